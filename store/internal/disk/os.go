@@ -1,0 +1,146 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"sort"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// OS is the real disk. It has no state.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err // not f: a nil *os.File is no nil File
+	}
+	return f, nil
+}
+
+func (osFS) ReadFile(name string) ([]byte, error) {
+	return readAt(unix.AT_FDCWD, name, nil)
+}
+
+func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+func (osFS) Lstat(name string) (fs.FileInfo, error)     { return os.Lstat(name) }
+func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (osFS) Readlink(name string) (string, error)       { return os.Readlink(name) }
+func (osFS) Rename(oldName, newName string) error       { return os.Rename(oldName, newName) }
+func (osFS) Remove(name string) error                   { return os.Remove(name) }
+func (osFS) RemoveAll(name string) error                { return os.RemoveAll(name) }
+func (osFS) Mkdir(name string, perm fs.FileMode) error  { return os.Mkdir(name, perm) }
+func (osFS) Symlink(target, name string) error          { return os.Symlink(target, name) }
+func (osFS) Link(oldName, newName string) error         { return os.Link(oldName, newName) }
+func (osFS) Chmod(name string, perm fs.FileMode) error  { return os.Chmod(name, perm) }
+func (osFS) Lchown(name string, uid, gid int) error     { return os.Lchown(name, uid, gid) }
+
+func (osFS) MkdirAll(name string, perm fs.FileMode) error { return os.MkdirAll(name, perm) }
+
+func (osFS) RenameNoReplace(oldName, newName string) error {
+	return renameNoReplace(oldName, newName)
+}
+
+func (osFS) SyncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) OpenDir(name string) (Dir, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &osDir{f: f, fd: int(f.Fd())}, nil
+}
+
+type osDir struct {
+	f  *os.File
+	fd int
+}
+
+func (d *osDir) Names() ([]string, error) {
+	if _, err := d.f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	names, err := d.f.Readdirnames(-1)
+	sort.Strings(names)
+	return names, err
+}
+
+func (d *osDir) ReadInto(name string, buf []byte) ([]byte, error) {
+	return readAt(d.fd, name, buf)
+}
+
+func (d *osDir) Close() error { return d.f.Close() }
+
+// firstRead is the buffer that a first read gets when the caller has none;
+// most history files and every usual meta.json fit.
+const firstRead = 16 << 10
+
+// readAt reads a whole file with open, read, close: os.ReadFile's stat, poller
+// registration and second read cost more than the read itself. O_NONBLOCK
+// keeps a FIFO from blocking the open.
+func readAt(dirfd int, name string, buf []byte) ([]byte, error) {
+	fd, err := openRetry(dirfd, name)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	if cap(buf) == 0 {
+		buf = make([]byte, 0, firstRead)
+	}
+	buf = buf[:0]
+	for {
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+		}
+		buf = buf[:len(buf)+n]
+		if len(buf) < cap(buf) { // of a regular file, a short read is the end
+			return buf, nil
+		}
+		if buf, err = growFor(fd, buf); err != nil {
+			return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+		}
+	}
+}
+
+// growFor makes room for the rest of a file. What is not a regular file has no
+// rest that could be waited for: a link to a device would never end.
+func growFor(fd int, buf []byte) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errNotRegular
+	}
+	size := max(int(st.Size)+1, 2*cap(buf)) // +1: the end shows as a short read
+	grown := make([]byte, len(buf), size)
+	copy(grown, buf)
+	return grown, nil
+}
+
+var errNotRegular = errors.New("not a regular file")
+
+func openRetry(dirfd int, name string) (int, error) {
+	for {
+		fd, err := unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
