@@ -1,0 +1,7 @@
+//go:build !race
+
+package harness
+
+// raceEnabled says whether the test, and so the binary, runs under the race
+// detector.
+const raceEnabled = false
