@@ -1,0 +1,216 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store"
+	"github.com/sessionfs/sessionfs/test/harness"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// check is the comparison of one store.
+type check struct {
+	t    *testing.T
+	ctx  context.Context
+	y    *tally
+	root string
+	disk *diskStore // as extracted, before opening
+	want *expectedFile
+	s    *store.Store
+
+	before map[string]string // manifest as extracted
+	gone   map[string]bool   // shells that opening removed, each allowed to
+	shell  map[string]bool   // shells that opening may remove; nil: not asked
+	// tarball is the store's file; custom is set when it is not one of the
+	// repository's own.
+	tarball string
+	custom  bool
+	// deviations counts the rows that are right by rule and not as recorded.
+	deviations int
+}
+
+// TestConformance opens a copy of every store and compares every recorded
+// answer.
+func TestConformance(t *testing.T) {
+	tarballs, err := filepath.Glob(filepath.Join(harness.StoresDir(t), "*.tar.gz"))
+	if err != nil || len(tarballs) == 0 {
+		t.Fatalf("no stores in %s: %v", harness.StoresDir(t), err)
+	}
+	total := newTally(t)
+	for _, tarball := range tarballs {
+		name := strings.TrimSuffix(filepath.Base(tarball), ".tar.gz")
+		t.Run(name, func(t *testing.T) {
+			c := openStore(t, tarball)
+			c.run()
+			t.Logf("%s: %s", name, c.y)
+			total.add(c.y)
+		})
+	}
+	t.Logf("%d stores: %s", len(tarballs), total)
+	if total.n == 0 {
+		t.Error("nothing was compared")
+	}
+}
+
+// extract unpacks a store and reads its recorded answers.
+func extract(t *testing.T, tarball string) *check {
+	t.Helper()
+	root, err := harness.Extract(tarball, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := loadExpected(strings.TrimSuffix(tarball, ".tar.gz")+".expected.json", root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.FillPlaceholders(root, want.PlaceholderFiles); err != nil {
+		t.Fatal(err)
+	}
+	return &check{
+		t: t, ctx: t.Context(), y: newTally(t), root: root, want: want,
+		tarball: tarball, custom: os.Getenv("SESSIONFS_FIXTURES") != "",
+		disk: readDisk(t, root), before: manifest(t, root), gone: map[string]bool{},
+	}
+}
+
+// openStore opens the copy as a worker's mount does: what a dead process left
+// running is reconciled and empty shells are swept, at the recorded time.
+func openStore(t *testing.T, tarball string) *check {
+	t.Helper()
+	c := extract(t, tarball)
+	sec, frac := math.Modf(c.want.RecordedAt)
+	now := time.Unix(int64(sec), int64(frac*1e9))
+	s, err := store.Open(c.ctx, store.Options{
+		Root: c.root, Reconcile: store.ReconcileAlways, Sweep: true, Clock: func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	c.s = s
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+func (c *check) run() {
+	c.y.checkThat(true, "opened") // also where the peer failed to (open_error)
+	c.checkSweep()
+	c.checkList()
+	c.checkStated()
+	for _, id := range sortedIDs(c.want.Sessions) {
+		want := c.want.Sessions[id]
+		c.checkSession(id, &want)
+	}
+	c.checkMissing()
+	c.checkExpectations()
+	c.checkOverrides()
+	c.checkDisk()
+	for what, raw := range map[string]json.RawMessage{
+		"startup_sweep: nodes of a dead worker are the worker's to flip": c.want.StartupSweep,
+		"index_after_open: the peer's registry, held to its rows":        c.want.Disk.IndexAfterOpen,
+	} {
+		if len(raw) > 0 {
+			c.y.skip(what, 1)
+		}
+	}
+}
+
+func sortedIDs[V any](m map[string]V) []string {
+	var out []string
+	for id := range m {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// decode reads a recorded value into a type; an unknown key fails the test.
+func (c *check) decode(what string, raw json.RawMessage, into any) {
+	c.t.Helper()
+	if err := strict(raw, into); err != nil {
+		c.t.Fatalf("%s is recorded in a form that the suite does not know: %v", what, err)
+	}
+}
+
+// value decodes a recorded value of any form.
+func (c *check) value(raw []byte) any {
+	c.t.Helper()
+	v, err := pyDecode(raw)
+	if err != nil {
+		c.t.Fatalf("recorded value %.80s: %v", raw, err)
+	}
+	return recorded(v)
+}
+
+// deviation notes a row that is right by rule and not as recorded.
+func (c *check) deviation(id, why string) {
+	c.deviations++
+	c.t.Logf("the list is the disk's: %s: %s", id, why)
+}
+
+// override applies the recorded overrides of an answer to its value.
+func (c *check) override(value map[string]any, api, session string) {
+	for _, o := range c.want.SeedOverrides {
+		if o.API != api || o.Session != session || o.Node != "" || value == nil {
+			continue
+		}
+		path := strings.Split(o.Field, ".")
+		at := value
+		for _, key := range path[:len(path)-1] {
+			at, _ = at[key].(map[string]any)
+		}
+		if at == nil || !equal(at[path[len(path)-1]], c.value(o.Peer)) {
+			c.t.Errorf("override of %s %s: the recorded value is not %s", api, o.Field, o.Peer)
+			continue
+		}
+		at[path[len(path)-1]] = c.value(o.Seed)
+	}
+}
+
+// checkOverrides holds the product to the overrides of files and refuses one
+// of a kind that no part of the suite applies.
+func (c *check) checkOverrides() {
+	for _, o := range c.want.SeedOverrides {
+		switch o.API {
+		case "list_sessions", "get_session", "get_messages":
+		case "disk":
+			c.checkDiskOverride(o)
+		default:
+			c.t.Errorf("an override of an unknown answer: %s", o.API)
+		}
+	}
+}
+
+func (c *check) checkDiskOverride(o override) {
+	var b []byte
+	var err error
+	switch o.File {
+	case "meta.json":
+		b, err = os.ReadFile(filepath.Join(c.disk.sessions[o.Session].dir, o.File))
+	case "index.json":
+		// The registry follows within a second; what it would hold now is
+		// the answer.
+		b, err = c.s.IndexJSON(c.ctx)
+	default:
+		c.t.Fatalf("an override of an unknown file: %s", o.File)
+	}
+	m := pyObject(b)
+	if row, ok := m[o.Session].(map[string]any); ok && o.File == "index.json" {
+		m = row
+	}
+	c.y.checkThat(err == nil, "read %s: %v", o.File, err)
+	c.y.check(o.File+" of "+o.Session+": "+o.Field, m[o.Field], c.value(o.Seed))
+}
