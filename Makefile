@@ -1,0 +1,45 @@
+# make demo   see it work        make test   everything that must hold
+GO      ?= go
+PREFIX  ?= /usr/local
+DESTDIR ?=
+BIN     := bin/sessionfs
+# The build information has a version only for a tagged, clean checkout that
+# was built with VCS stamping, so git describe fills in.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+.PHONY: all demo test build install uninstall bench lint man clean
+
+all: build
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/sessionfs
+
+demo:
+	@GO='$(GO)' bash test/demo/demo.sh
+
+test:
+	@GO='$(GO)' bash test/all.sh
+
+lint:
+	@GO='$(GO)' bash test/all.sh lint
+
+# 0755 and 0644 whatever the umask, as packagers expect.
+install: build
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'
+	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/sessionfs'
+	install -m 0644 docs/sessionfs.1 '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1'
+
+uninstall:
+	rm -f '$(DESTDIR)$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1'
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...
+
+# docs/sessionfs.1 is made from docs/sessionfs.1.md; a test compares them.
+man:
+	$(GO) test ./cmd/sessionfs -run TestManPageIsRendered -count=1 -update
+
+# A mount below demo/ is taken away first, so that rm never walks into it.
+clean:
+	@if [ -x $(BIN) ] && grep -qs ' $(CURDIR)/demo/mnt fuse' /proc/mounts; then $(BIN) umount --lazy demo/mnt; fi
+	rm -rf bin demo

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// maxMessage bounds a message read from standard input, as append/ in the
+// mount does.
+const maxMessage = 64 << 20
+
+type appendOptions struct {
+	role            string
+	message, asJSON bool
+}
+
+func newAppendCommand(a *app) *cobra.Command {
+	var opt appendOptions
+	cmd := &cobra.Command{
+		Use:   "append SESSION [TEXT...]",
+		Short: "Append a message to the active branch and advance the head",
+		Long: `Append a message to the session's active branch and print its node id. The
+text is the arguments, joined by blanks, else standard input without its final
+newline. A user's or system message is refused while a run is active.`,
+		Args: arity(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch opt.role {
+			case "user", "assistant", "system":
+			default:
+				return usagef(cmd, "--role %q is none of user, assistant, system", opt.role)
+			}
+			if opt.message && cmd.Flags().Changed("role") {
+				return usagef(cmd, "append: a --message says its role itself, --role does not go with it")
+			}
+			text, err := a.messageText(args[1:])
+			if err != nil {
+				return err
+			}
+			return a.withStore(cmd, false, func(ctx context.Context, st *store.Store) error {
+				return a.append(ctx, st, args[0], text, opt)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&opt.role, "role", "user", "who speaks: user, assistant, system")
+	cmd.Flags().BoolVar(&opt.message, "message", false, "the text is a whole message as a JSON object")
+	cmd.Flags().BoolVar(&opt.asJSON, "json", false, "print node and head as one JSON object")
+	return cmd
+}
+
+// messageText returns the text to append: the arguments, else standard input.
+func (a *app) messageText(args []string) (string, error) {
+	text := strings.Join(args, " ")
+	if len(args) == 0 {
+		data, err := io.ReadAll(io.LimitReader(a.stdin, maxMessage+1))
+		if err != nil {
+			return "", failf(exitFailure, "", "append: standard input: %w", err)
+		}
+		if len(data) > maxMessage {
+			return "", &store.Error{Code: store.TooLarge, Op: "append",
+				Err: fmt.Errorf("a message has at most %d MiB", maxMessage>>20)}
+		}
+		text = strings.TrimSuffix(string(data), "\n")
+	}
+	if text == "" {
+		return "", &store.Error{Code: store.Invalid, Op: "append", Err: errors.New("the message is empty"),
+			Hint: "give the text as an argument or on standard input"}
+	}
+	return text, nil
+}
+
+func (a *app) append(ctx context.Context, st *store.Store, ref, text string, opt appendOptions) error {
+	id, err := resolveSession(ctx, st, ref)
+	if err != nil {
+		return err
+	}
+	var result store.AppendResult
+	if opt.message {
+		result, err = st.AppendMessage(ctx, id, []byte(text))
+	} else {
+		result, err = st.AppendText(ctx, id, opt.role, text)
+	}
+	if err != nil {
+		return err
+	}
+	if opt.asJSON {
+		return printJSON(a.stdout, struct {
+			Session string `json:"session"`
+			ID      string `json:"id"`
+			Head    string `json:"head"`
+			Existed bool   `json:"existed"`
+		}{id, result.ID, result.Head, result.Existed})
+	}
+	_, err = fmt.Fprintln(a.stdout, result.ID)
+	return err
+}

@@ -1,0 +1,34 @@
+// Command sessionfs mounts a store of chat sessions as a filesystem and works
+// on the same store from the command line.
+//
+// A verb parses its arguments, calls one operation of package store (the same
+// one that the mount calls) and prints. Results go to standard output, words
+// to standard error; exit.go has the exit statuses. Commands are built by
+// functions and hold no package-level state, so that two can run in one
+// process.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns the process's exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRootCommand(&app{stdin: stdin, stdout: stdout, stderr: stderr})
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args to cobra
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	printError(stderr, err)
+	return exitStatus(err)
+}

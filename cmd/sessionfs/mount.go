@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sessionfs/sessionfs/fsnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// commitAfter is the quiet time after which changes are committed.
+const commitAfter = 30 * time.Second
+
+func newMountCommand(a *app) *cobra.Command {
+	var opt mountOptions
+	cmd := &cobra.Command{
+		Use:   "mount [flags] MOUNTPOINT",
+		Short: "Mount the store on a directory",
+		Long: `Mount the store on a directory and serve it until it is unmounted. One line on
+standard output says when the mount is ready. INT, TERM and HUP unmount; a
+second signal detaches a busy mount at once.`,
+		Args: arity(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opt.parse(cmd); err != nil {
+				return err
+			}
+			rep := newReporter(a.stdout)
+			err := a.mount(cmd, args[0], opt, rep)
+			rep.failed(err)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&opt.readOnly, "read-only", false, "change nothing, neither through the mount nor in the store")
+	flags.BoolVar(&opt.allowOther, "allow-other", false, "let other users see the mount")
+	flags.BoolVar(&opt.background, "background", false, "return when the mount answers, and serve it in the background")
+	flags.StringArrayVarP(&opt.options, "options", "o", nil, "mount options, separated by commas")
+	return cmd
+}
+
+func (a *app) mount(cmd *cobra.Command, path string, opt mountOptions, rep *reporter) error {
+	log, err := a.logger(cmd)
+	if err != nil {
+		return err
+	}
+	loc, err := a.locate()
+	if err != nil {
+		return err
+	}
+	if err := loc.check(); err != nil {
+		return err
+	}
+	if err := checkPrerequisites(); err != nil {
+		return err
+	}
+	point, err := prepareMountpoint(path, opt)
+	if err != nil {
+		return err
+	}
+	if err := checkApart(loc.root, point); err != nil {
+		return err
+	}
+	if opt.background {
+		return a.startBackground(loc, point, opt)
+	}
+	return a.serveMount(cmd.Context(), loc, point, opt, rep, log)
+}
+
+// serveMount opens the store, mounts it and serves until the mount is gone.
+func (a *app) serveMount(ctx context.Context, loc location, point string, opt mountOptions, rep *reporter, log *slog.Logger) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	st, err := store.Open(ctx, loc.mountOptions(opt.readOnly, log))
+	if err != nil {
+		return err
+	}
+	record, err := writeRecord(point, loc.root)
+	if err != nil {
+		log.Warn("no record of this mount is kept", "err", err)
+	}
+	defer record.remove()
+	m, err := mountTree(ctx, st, point, opt, log)
+	if err != nil {
+		st.Close()
+		return mountError(err)
+	}
+	rep.ready(loc.root, point)
+	serve(ctx, m, signals, defaultStop, log)
+	return st.Close()
+}
+
+// mountOptions are the store options of a mount: a read-write one does the
+// start-up work of a root and keeps what it shows fresh.
+func (l location) mountOptions(readOnly bool, log *slog.Logger) store.Options {
+	opt := store.Options{Root: l.root, State: l.state, ReadOnly: readOnly, Create: !l.chosen, Watch: true, Log: log}
+	if readOnly {
+		return opt
+	}
+	opt.Reconcile = store.ReconcileAuto
+	opt.Sweep = true
+	opt.CommitAfter = commitAfter
+	return opt
+}
+
+func mountTree(ctx context.Context, st *store.Store, point string, opt mountOptions, log *slog.Logger) (served, error) {
+	dir, err := stateDir()
+	if err != nil {
+		return nil, err
+	}
+	return fsnode.Mount(ctx, fsnode.Config{
+		Store:      st,
+		Mountpoint: point,
+		ReadOnly:   opt.readOnly,
+		AllowOther: opt.allowOther,
+		Options:    opt.passed,
+		SpoolDir:   filepath.Join(dir, "spool"),
+		FailedDir:  filepath.Join(dir, "failed"),
+		Log:        log,
+		Version:    buildVersion(),
+	})
+}
+
+// mountError gives what the system said about a mount its status.
+func mountError(err error) error {
+	if store.CodeOf(err) != "" {
+		return err
+	}
+	return failf(exitMount, "'sessionfs help mount' lists the options; root in a container needs --cap-add SYS_ADMIN", "mount: %w", err)
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// mountOptions is a parsed "mount" command line.
+type mountOptions struct {
+	readOnly, allowOther, background bool
+	options                          []string // values of -o, as given
+
+	nonEmpty bool
+	passed   []string // options that the mount itself takes
+}
+
+// passedOptions are -o words that are handed on to the mount as they are.
+var passedOptions = []string{"nosuid", "nodev", "noexec", "noatime"}
+
+// ignoredOptions are -o words that say what is so anyway, or that only
+// fstab(5) and mount(8) act on.
+var ignoredOptions = []string{"rw", "auto", "noauto", "user", "users", "nouser", "nofail", "_netdev", "defaults", "async"}
+
+// parse takes the -o lists apart. An option that sessionfs does not know is
+// refused: to ignore it would be to mount something else than was asked for.
+func (o *mountOptions) parse(cmd *cobra.Command) error {
+	for _, list := range o.options {
+		for _, word := range strings.Split(list, ",") {
+			if err := o.option(cmd, strings.TrimSpace(word)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *mountOptions) option(cmd *cobra.Command, word string) error {
+	key, value, valued := strings.Cut(word, "=")
+	switch {
+	case word == "":
+		return nil
+	case word == "ro":
+		o.readOnly = true
+	case word == "allow_other":
+		o.allowOther = true
+	case word == "nonempty":
+		o.nonEmpty = true
+	case key == "fsname" && valued && value != "":
+		o.passed = append(o.passed, word)
+	case slices.Contains(passedOptions, word):
+		o.passed = append(o.passed, word)
+	case slices.Contains(ignoredOptions, word), strings.HasPrefix(word, "x-"):
+		return nil
+	default:
+		return failf(exitUsage,
+			"known are ro, rw, allow_other, nonempty, fsname=NAME, "+strings.Join(passedOptions, ", "),
+			"%s: unknown mount option %q", cmd.Name(), word)
+	}
+	return nil
+}
+
+// args returns the command line that a detached process needs to make the
+// same mount.
+func (o *mountOptions) args() []string {
+	var args []string
+	if o.readOnly {
+		args = append(args, "--read-only")
+	}
+	if o.allowOther {
+		args = append(args, "--allow-other")
+	}
+	if o.nonEmpty {
+		args = append(args, "-o", "nonempty")
+	}
+	for _, word := range o.passed {
+		args = append(args, "-o", word)
+	}
+	return args
+}

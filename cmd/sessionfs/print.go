@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// oneLine makes text safe for one line of a terminal: whatever could move the
+// cursor, and a line break above all, becomes a space.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// clip shortens text to n characters.
+func clip(s string, n int) string {
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+// clock shows seconds since the epoch as local time, "-" when unknown.
+func clock(seconds float64) string {
+	if seconds <= 0 || math.IsNaN(seconds) || seconds > 253402300799 { // 9999-12-31
+		return "-"
+	}
+	return time.Unix(0, int64(seconds*1e9)).Format("2006-01-02 15:04")
+}
+
+// printJSON writes v as one line.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// table writes rows in columns; the last column is not padded.
+func table(w io.Writer, header []string, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return tw.Flush()
+}
