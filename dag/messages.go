@@ -11,7 +11,7 @@ import (
 func (ix *Index) Messages() []Node {
 	var out []Node
 	for _, n := range ix.nodes {
-		if n.isMessage() {
+		if n.IsMessage() {
 			out = append(out, n)
 		}
 	}

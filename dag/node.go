@@ -47,6 +47,8 @@ const (
 	Attach
 	// Function: metadata.function is truthy.
 	Function
+	// System: metadata.role is "system": a system message, stored as llm.
+	System
 )
 
 // Has reports whether all of the flags in want are set.
@@ -74,6 +76,27 @@ type Node struct {
 // form a conversation.
 func (n Node) Speaks() bool { return n.Role == roleUser || n.Role == roleLLM }
 
+// Speaker is the role that a reader sees: "user", "assistant", "system",
+// "summary" for a compaction summary, "tool" for a call, and for anything else
+// what the file says, "unknown" when that is nothing.
+func (n Node) Speaker() string {
+	switch n.Role {
+	case roleLLM:
+		switch {
+		case n.Flags.Has(CoversSome):
+			return "summary"
+		case n.Flags.Has(System):
+			return "system"
+		}
+		return "assistant"
+	case roleCode:
+		return "tool"
+	case "":
+		return "unknown"
+	}
+	return n.Role
+}
+
 // ChainLevel reports whether no node called this one, that is, whether it
 // stands in the chat chain itself rather than inside a call (reference 5.1).
 func (n Node) ChainLevel() bool { return n.Caller == "" || n.Caller == RootID }
@@ -87,8 +110,8 @@ func (n Node) opensChain() bool {
 // isContext reports whether the context engine wrote the node.
 func (n Node) isContext() bool { return strings.HasPrefix(n.Name, contextPrefix) }
 
-// isMessage reports whether readers of messages see the node (reference 5.5).
-func (n Node) isMessage() bool {
+// IsMessage reports whether readers of messages see the node (reference 5.5).
+func (n Node) IsMessage() bool {
 	if n.Flags&(DisplayRoot|Rewound|Structural) != 0 {
 		return false
 	}

@@ -3,9 +3,10 @@ package store
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
-	"github.com/sessionfs/sessionfs/dag"
+	"github.com/sessionfs/sessionfs/store/filelock"
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
 
@@ -35,6 +36,9 @@ type Options struct {
 	CacheCap int
 	// LockTimeout bounds the wait for a session's lock; 0 means 10 s.
 	LockTimeout time.Duration
+	// CommitAfter is the quiet time after which changes outside a turn are
+	// committed; 0 commits only when asked and at Close never.
+	CommitAfter time.Duration
 	// GitSync is "batch" (default: objects durable before the ref moves) or
 	// "off" (Git's own default).
 	GitSync string
@@ -134,6 +138,8 @@ type Entry struct {
 	Size    int64  // bytes of the file
 	TextLen int64  // bytes of the text that nodes/ and messages/ show
 	MTime   time.Time
+
+	stamp stamp
 }
 
 // Problem is one finding about a session, for problems.txt.
@@ -182,10 +188,10 @@ type HeadMove struct {
 // Run is a turn in progress, begun by Begin. It holds the session's run lease
 // until End or Abort; the kernel releases it when the process dies.
 type Run struct {
-	s    *Store
-	id   string
-	end  func(ctx context.Context, status string) error
-	done bool
+	s     *Store
+	id    string
+	mu    sync.Mutex // guards lease; taken before any lock of the store
+	lease *filelock.Lock
 }
 
 // AppendResult is what an append did.
@@ -200,5 +206,3 @@ type AppendResult struct {
 // else a unique prefix of an id (4 or more characters), with ~n for the n-th
 // predecessor, "@" for the head.
 type Ref = string
-
-var _ = dag.RootID

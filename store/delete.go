@@ -1,0 +1,292 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/sessionfs/sessionfs/dag"
+	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/layout"
+)
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	return hex.EncodeToString(b)
+}
+
+// DeleteSession deletes a session for good: a durable intent first, which
+// hides it and burns its id, then the files, the registry's row and the
+// recorded location (reference 6.5). A crash in between is finished at the
+// next read-write Open. RunActive, NotFound.
+func (s *Store) DeleteSession(ctx context.Context, id string) error {
+	return s.remove(ctx, "delete session", id, func(t *tx) error {
+		if err := t.refuseActiveRun(); err != nil {
+			return err
+		}
+		if err := s.layout.WriteTombstone(id, t.timestamp()); err != nil {
+			return t.diskFail("delete intent", err)
+		}
+		return nil
+	})
+}
+
+// RemoveEmpty removes a session that holds nothing anybody wrote: no message,
+// no file, no commit of content. Its id may be used again. NotEmpty,
+// RunActive, NotFound.
+func (s *Store) RemoveEmpty(ctx context.Context, id string) error {
+	return s.remove(ctx, "remove session", id, func(t *tx) error {
+		if err := t.refuseActiveRun(); err != nil {
+			return err
+		}
+		if t.place.Symlink {
+			return t.fail(Corrupt, "", errSymlinked)
+		}
+		what, err := t.content(ctx)
+		if err != nil {
+			return err
+		}
+		if what != "" {
+			return &Error{Code: NotEmpty, Op: t.op, Session: id, Err: fmt.Errorf("the session holds %s", what),
+				Hint: "to delete it for good: sessionfs rm " + id}
+		}
+		return nil
+	})
+}
+
+// remove checks, under the session's locks, that a session may go, and takes
+// it away.
+func (s *Store) remove(ctx context.Context, op, id string, check func(t *tx) error) error {
+	if s.opt.ReadOnly {
+		return &Error{Code: ReadOnly, Op: op, Session: id, Err: errReadOnlyStore}
+	}
+	if _, err := s.place(op, id); err != nil {
+		return err
+	}
+	se := s.pin(id)
+	defer s.unpin(se)
+	if err := se.acquire(ctx, s.lockTimeout); err != nil {
+		return s.lockError(op, id, err)
+	}
+	t := &tx{s: s, se: se, op: op}
+	err := t.remove(ctx, check)
+	se.release()
+	s.publish(ctx, t.changes...)
+	return err
+}
+
+// Requires se.lock.
+func (t *tx) remove(ctx context.Context, check func(t *tx) error) (err error) {
+	s, id := t.s, t.se.id
+	lock, err := filelock.Acquire(ctx, s.layout.LockPath(id), s.lockTimeout)
+	if err != nil {
+		return s.lockError(t.op, id, err)
+	}
+	defer lock.Unlock()
+	if t.place, err = s.place(t.op, id); err != nil {
+		return err
+	}
+	if t.place.Legacy {
+		return t.fail(ReadOnly, "", errors.New("not migrated yet: the working folder's copy is only read"))
+	}
+	sn, c := s.refreshLocked(ctx, t.se, t.place, true)
+	t.sn = sn
+	t.changes = append(t.changes, c)
+	if err := check(t); err != nil {
+		return err
+	}
+	if err := s.removeFiles(t.place); err != nil {
+		return t.diskFail(id, err)
+	}
+	s.clean(id)
+	if t.se.repo != nil {
+		_ = t.se.repo.Close()
+		t.se.repo = nil
+	}
+	s.forgetLocation(ctx, t.place)
+	t.se.cur.Store(nil)
+	s.list.remove(id)
+	gone := &Change{ID: id, Old: t.sn, Listing: true, Row: true}
+	s.swapped(*gone)
+	t.changes = append(t.changes, gone)
+	return s.list.flush(ctx)
+}
+
+// removeFiles takes a session's directory away: renamed to a hidden name
+// first, so that no reader sees half of it, then removed. What stays because
+// of a crash is removed at the next Open.
+func (s *Store) removeFiles(p layout.Place) error {
+	parent := filepath.Dir(p.Dir)
+	hidden := filepath.Join(parent, removingPrefix+randomHex(8))
+	if err := s.fs.Rename(p.Dir, hidden); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	if err := s.fs.SyncDir(parent); err != nil {
+		return err
+	}
+	if err := s.fs.RemoveAll(hidden); err != nil {
+		s.log.Warn("remove session files", "session", p.ID, "err", err)
+	}
+	undo := layout.RecoveryDir(p.Dir, p.ID)
+	if err := s.fs.RemoveAll(undo); err != nil {
+		s.log.Warn("remove undo files", "session", p.ID, "err", err)
+	}
+	return nil
+}
+
+// forgetLocation drops the session from locations.json.
+func (s *Store) forgetLocation(ctx context.Context, p layout.Place) {
+	if p.Dir == filepath.Join(s.root, p.ID) {
+		return
+	}
+	lock, err := filelock.Acquire(ctx, s.layout.RegistryLockPath("locations"), s.lockTimeout)
+	if err == nil {
+		defer lock.Unlock()
+		err = s.layout.ForgetLocation(p.ID)
+	}
+	if err != nil {
+		s.log.Warn("forget location", "session", p.ID, "err", err)
+	}
+}
+
+// finishDeletes completes deletions that a crash cut off: directories of
+// sessions whose delete intent is there, and hidden leftovers.
+func (s *Store) finishDeletes(ctx context.Context) {
+	s.sweepHidden(s.root)
+	projects, _ := s.fs.ReadDir(filepath.Join(s.root, "projects"))
+	for _, p := range projects {
+		if p.IsDir() {
+			s.sweepHidden(filepath.Join(s.root, "projects", p.Name()))
+		}
+	}
+	burnt, err := s.layout.Tombstones()
+	if err != nil {
+		s.log.Warn("read delete intents", "err", err)
+	}
+	for _, id := range burnt {
+		s.finishDelete(ctx, id)
+	}
+}
+
+// finishDelete removes what is left of one deleted session at the places
+// where this store puts sessions.
+func (s *Store) finishDelete(ctx context.Context, id string) {
+	dirs := []string{filepath.Join(s.root, id)}
+	projects, _ := s.fs.ReadDir(filepath.Join(s.root, "projects"))
+	for _, p := range projects {
+		dirs = append(dirs, filepath.Join(s.root, "projects", p.Name(), id))
+	}
+	for _, dir := range dirs {
+		fi, err := s.fs.Lstat(dir)
+		if err != nil || !fi.IsDir() {
+			continue
+		}
+		lock, err := filelock.Acquire(ctx, s.layout.LockPath(id), readWait)
+		if err != nil {
+			s.log.Warn("finish deletion", "session", id, "err", err)
+			continue
+		}
+		p := layout.Place{ID: id, Dir: dir}
+		if err := s.removeFiles(p); err != nil {
+			s.log.Warn("finish deletion", "session", id, "err", err)
+		}
+		s.forgetLocation(ctx, p)
+		_ = lock.Unlock()
+	}
+}
+
+// content says what a session holds that somebody wrote, "" for nothing.
+func (t *tx) content(ctx context.Context) (string, error) {
+	for n := range t.sn.Index.All() {
+		if n.Flags&dag.DisplayRoot == 0 {
+			return "messages", nil
+		}
+	}
+	if len(t.sn.bad) > 0 {
+		return "history files that cannot be read", nil
+	}
+	if what, err := t.s.strayContent(t.place.Dir); what != "" || err != nil {
+		return what, err
+	}
+	if _, err := t.s.fs.Lstat(filepath.Join(t.place.Dir, ".git")); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return t.committedContent(ctx)
+}
+
+// strayContent looks for anything in a session's directory beside what an
+// empty session has.
+func (s *Store) strayContent(dir string) (string, error) {
+	entries, err := s.fs.ReadDir(dir)
+	if err != nil {
+		return "", &Error{Code: Corrupt, Op: "remove session", Err: err}
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case ".git", metaFile, historyDir:
+		case workDir:
+			if what := s.filesBelow(filepath.Join(dir, workDir), ".gitkeep"); what != "" {
+				return "files in workdir/ (" + what + ")", nil
+			}
+		case contextDir:
+			if what := s.filesBelow(filepath.Join(dir, contextDir), ""); what != "" {
+				return "context files", nil
+			}
+		default:
+			return "the file " + e.Name(), nil
+		}
+	}
+	return "", nil
+}
+
+// filesBelow names the first thing below dir that is not a directory and not
+// called except, "" when there is none.
+func (s *Store) filesBelow(dir, except string) string {
+	entries, err := s.fs.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if what := s.filesBelow(filepath.Join(dir, e.Name()), ""); what != "" {
+				return e.Name() + "/" + what
+			}
+			continue
+		}
+		if e.Name() != except || except == "" {
+			return e.Name()
+		}
+	}
+	return ""
+}
+
+// committedContent looks for content in the newest commit: a file that is not
+// part of an empty session.
+func (t *tx) committedContent(ctx context.Context) (string, error) {
+	r, err := t.repo()
+	if err != nil {
+		return "", err
+	}
+	files, err := r.HeadFiles(ctx)
+	if err != nil {
+		return "", t.fail(Corrupt, ".git", err)
+	}
+	for _, f := range files {
+		switch {
+		case f == metaFile, f == workDir+"/.gitkeep":
+		case strings.HasPrefix(f, historyDir+"/") && strings.HasSuffix(f, "-"+dag.RootID+".json"):
+		default:
+			return "committed content", nil
+		}
+	}
+	return "", nil
+}

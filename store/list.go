@@ -1,0 +1,509 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/sessionfs/sessionfs/dag/render"
+	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/layout"
+	"github.com/sessionfs/sessionfs/store/nodefile"
+	"github.com/sessionfs/sessionfs/store/registry"
+)
+
+// flushDelay is how long a change of the registry may wait to be written: the
+// change itself is durable in meta.json by then (docs/store-format.md).
+const flushDelay = time.Second
+
+// listing is the list of sessions: the registry (index.json) joined with what
+// is on disk. What is on disk decides what is listed, and meta.json wins over
+// a row; the row adds what only the registry knows, the preview and the order.
+type listing struct {
+	s *Store
+
+	flushMu sync.Mutex // one flush at a time; taken before mu
+
+	mu    sync.Mutex // leaf: guards what follows
+	reg   *registry.Registry
+	state registry.State
+	metas map[string]metaRow // by directory
+	shown map[string]shownRow
+	timer *time.Timer
+	done  bool // closed: every change is written at once
+}
+
+// metaRow is what a listing needs of a meta.json, kept while the file stays
+// the same.
+type metaRow struct {
+	stamp   stamp
+	trusted bool
+	fields  []KV // the registry's fields that it holds
+	mtime   float64
+}
+
+// shownRow is a session as it was last told to the observers.
+type shownRow struct {
+	archived bool
+	json     string
+}
+
+// listed is one session of the list.
+type listed struct {
+	place layout.Place
+	row   *jsonedit.Object
+}
+
+func openListing(s *Store) (*listing, error) {
+	reg, state, err := registry.Open(s.fs, filepath.Join(s.root, "index.json"))
+	if err != nil {
+		return nil, &Error{Code: Corrupt, Op: "open registry", Ref: "index.json", Err: err}
+	}
+	if state != registry.Loaded {
+		s.log.Warn("registry is rebuilt", "state", state.String())
+	}
+	return &listing{s: s, reg: reg, state: state, metas: map[string]metaRow{}, shown: map[string]shownRow{}}, nil
+}
+
+func registryField(key string) bool { return registry.IsField(key) }
+
+// load brings the registry up to what is on disk: sessions that it lacks get
+// a row. Read-only, the rows live in memory alone.
+func (l *listing) load(ctx context.Context) error {
+	rows, err := l.scan(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range rows {
+		l.shown[r.place.ID] = l.shownLocked(r)
+	}
+	return nil
+}
+
+func (l *listing) shownLocked(r listed) shownRow {
+	return shownRow{archived: r.row.Truthy("archived"), json: string(r.row.Bytes())}
+}
+
+// scan lists what is on disk, in the registry's order and then in that of
+// discovery, archived sessions included.
+func (l *listing) scan(ctx context.Context) ([]listed, error) {
+	places, err := l.s.layout.Discover()
+	if err != nil {
+		return nil, &Error{Code: Corrupt, Op: "list sessions", Err: err}
+	}
+	byID := make(map[string]layout.Place, len(places))
+	metas := make(map[string]metaRow, len(places))
+	for _, p := range places {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if p.Deleted {
+			continue
+		}
+		byID[p.ID] = p
+		metas[p.Dir] = l.meta(p)
+	}
+	l.adopt(places, byID, metas)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.metas = metas
+	out := make([]listed, 0, len(byID))
+	for id, row := range l.reg.Rows() {
+		p, ok := byID[id]
+		if !ok {
+			continue
+		}
+		out = append(out, listed{p, overlay(row, metas[p.Dir])})
+	}
+	return out, nil
+}
+
+// meta reads what a listing needs of a session's meta.json, unless it is
+// known already.
+func (l *listing) meta(p layout.Place) metaRow {
+	if p.Symlink || p.Unreachable {
+		return metaRow{}
+	}
+	fi, err := l.s.fs.Lstat(filepath.Join(p.Dir, metaFile))
+	if err != nil || !fi.Mode().IsRegular() {
+		return metaRow{}
+	}
+	st := stampOf(fi)
+	l.mu.Lock()
+	old, ok := l.metas[p.Dir]
+	l.mu.Unlock()
+	if ok && old.stamp == st {
+		return old
+	}
+	m := l.s.readMeta(p)
+	row := metaRow{stamp: st, mtime: epoch(fi.ModTime())}
+	if m.err != nil || m.missing {
+		return row
+	}
+	if id := m.obj.Str("id"); id != "" && id != p.ID {
+		return row
+	}
+	row.trusted = true
+	for _, k := range registry.Fields {
+		if raw, ok := m.obj.Get(k); ok && k != "id" && k != "preview" {
+			row.fields = append(row.fields, KV{k, bytes.Clone(raw)})
+		}
+	}
+	return row
+}
+
+// overlay puts meta.json's values over a row.
+func overlay(row *jsonedit.Object, m metaRow) *jsonedit.Object {
+	row = row.Clone()
+	for _, f := range m.fields {
+		row.Set(f.Key, f.Raw)
+	}
+	return row
+}
+
+// adopt gives a row to every session on disk that the registry lacks.
+func (l *listing) adopt(places []layout.Place, byID map[string]layout.Place, metas map[string]metaRow) {
+	for _, p := range places {
+		if p.Deleted || byID[p.ID].Dir != p.Dir || p.Unreachable {
+			continue
+		}
+		l.mu.Lock()
+		_, known := l.reg.Row(p.ID)
+		l.mu.Unlock()
+		if known {
+			continue
+		}
+		row := l.newRow(p, metas[p.Dir])
+		l.mu.Lock()
+		if _, known := l.reg.Row(p.ID); !known {
+			l.reg.SetRow(p.ID, row)
+			l.flushSoonLocked()
+		}
+		l.mu.Unlock()
+	}
+}
+
+// newRow makes a row from what is on disk (reference 8.2).
+func (l *listing) newRow(p layout.Place, m metaRow) *jsonedit.Object {
+	src := jsonedit.NewObject()
+	for _, f := range m.fields {
+		src.Set(f.Key, f.Raw)
+	}
+	row := registry.RowFromMeta(p.ID, src, m.mtime)
+	if text, ok := l.latestUserText(p); ok && text != "" {
+		row.Set("preview", jsonedit.AppendString(nil, render.Preview(text)))
+	}
+	return row
+}
+
+// latestUserText reads the newest user message of a session that need not be
+// loaded (reference 5.10): the files from the end, until one is a user's.
+func (l *listing) latestUserText(p layout.Place) (string, bool) {
+	if !p.Openable {
+		return "", false
+	}
+	d, err := l.s.fs.OpenDir(filepath.Join(p.Dir, historyDir))
+	if err != nil {
+		return "", false
+	}
+	defer d.Close()
+	names, err := historyNames(d)
+	if err != nil {
+		return "", false
+	}
+	for _, name := range slices.Backward(names) {
+		raw, err := d.ReadInto(name, nil)
+		if err != nil {
+			continue
+		}
+		parsed, err := nodefile.Parse(raw)
+		if err != nil || parsed.Node.Role != "user" {
+			continue
+		}
+		node, err := jsonedit.ParseObject(raw)
+		if err != nil {
+			return "", false
+		}
+		return node.Str("output"), true
+	}
+	return "", false
+}
+
+// put changes fields of a session's row; a nil value removes one. It is
+// called when meta.json holds the change already.
+func (l *listing) put(id string, kv ...KV) {
+	fields := make(map[string][]byte, len(kv))
+	for _, f := range kv {
+		if registryField(f.Key) {
+			fields[f.Key] = f.Raw
+		}
+	}
+	if len(fields) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reg.Put(id, fields)
+	l.flushSoonLocked()
+}
+
+func (l *listing) setRow(id string, row *jsonedit.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reg.SetRow(id, row)
+	l.flushSoonLocked()
+}
+
+func (l *listing) remove(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reg.Delete(id)
+	delete(l.shown, id)
+	l.flushSoonLocked()
+}
+
+// forget drops what is cached of the meta.json files.
+func (l *listing) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.metas = map[string]metaRow{}
+}
+
+// flushSoonLocked starts the timer that writes the registry; a timer that
+// runs already is not set back, so that a change waits a second at most.
+//
+// Requires l.mu.
+func (l *listing) flushSoonLocked() {
+	if l.s.opt.ReadOnly || l.timer != nil || l.done {
+		return
+	}
+	l.timer = time.AfterFunc(flushDelay, func() {
+		if err := l.flush(context.Background()); err != nil {
+			l.s.log.Warn("write registry", "err", err)
+		}
+	})
+}
+
+// flush writes the registry when something in it changed.
+func (l *listing) flush(ctx context.Context) error {
+	if l.s.opt.ReadOnly {
+		return nil
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	l.mu.Lock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	dirty := l.reg.Dirty()
+	l.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	lock, err := filelock.Acquire(ctx, l.s.layout.RegistryLockPath("index"), l.s.lockTimeout)
+	if err != nil {
+		return l.s.lockError("write registry", "", err)
+	}
+	defer lock.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.reg.Flush(ctx); err != nil {
+		return &Error{Code: diskCode(err), Op: "write registry", Ref: "index.json", Err: err}
+	}
+	return nil
+}
+
+func (l *listing) close(ctx context.Context) error {
+	l.mu.Lock()
+	l.done = true
+	l.mu.Unlock()
+	return l.flush(ctx)
+}
+
+// ListSessions lists sessions by updated_at, newest first, equal ones in the
+// registry's order (reference 6.6). What is on disk is listed, whatever the
+// registry says, and meta.json wins over a row that lags behind.
+func (s *Store) ListSessions(ctx context.Context, q ListQuery) ([]Row, error) {
+	found, err := s.selectRows(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found = page(found, q)
+	names := s.projectNames()
+	out := make([]Row, len(found))
+	for i, f := range found {
+		out[i] = makeRow(f, names)
+	}
+	return out, nil
+}
+
+// CountSessions counts what ListSessions would list without limit and offset.
+func (s *Store) CountSessions(ctx context.Context, q ListQuery) (int, error) {
+	found, err := s.selectRows(ctx, q)
+	return len(found), err
+}
+
+// selectRows returns the rows that a query selects, sorted.
+func (s *Store) selectRows(ctx context.Context, q ListQuery) ([]listed, error) {
+	rows, err := s.list.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r listed) bool { return !q.selects(r.row) })
+	updated := make(map[string]float64, len(rows))
+	for _, r := range rows {
+		updated[r.place.ID], _ = r.row.Float("updated_at")
+	}
+	sort.SliceStable(rows, func(i, j int) bool { return updated[rows[i].place.ID] > updated[rows[j].place.ID] })
+	return rows, nil
+}
+
+// selects reports whether a row passes the query's filters.
+func (q ListQuery) selects(row *jsonedit.Object) bool {
+	if q.AgentID != "" && row.Str("agent_id") != q.AgentID {
+		return false
+	}
+	if q.Source != "" && row.Str("source") != q.Source {
+		return false
+	}
+	_, archivedAsked := q.Filters["archived"]
+	if !q.IncludeArchived && !archivedAsked && row.Truthy("archived") {
+		return false
+	}
+	for key, want := range q.Filters {
+		if jsonedit.IsNull(want) {
+			continue
+		}
+		got, ok := row.Get(key)
+		if !ok || !jsonedit.Equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+func page(rows []listed, q ListQuery) []listed {
+	rows = rows[min(max(q.Offset, 0), len(rows)):]
+	if q.Limit > 0 {
+		rows = rows[:min(q.Limit, len(rows))]
+	}
+	return rows
+}
+
+// projectNames maps a session to the name of the project that it is bound to.
+func (s *Store) projectNames() map[string]string {
+	projects, bound, err := s.layout.Projects()
+	if err != nil {
+		s.log.Warn("read project registry", "err", err)
+	}
+	names := make(map[string]string, len(bound))
+	for id, pid := range bound {
+		if p, ok := projects[pid]; ok {
+			names[id] = p.Name
+		}
+	}
+	return names
+}
+
+func makeRow(l listed, projects map[string]string) Row {
+	o := l.row
+	r := Row{
+		ID: l.place.ID, AgentID: o.Str("agent_id"), Title: o.Str("title"), Source: o.Str("source"),
+		Status: o.Str("status"), Group: o.Str("group"), Preview: o.Str("preview"), Channel: o.Str("channel"),
+		Pinned: o.Truthy("pinned"), Archived: o.Truthy("archived"), Unread: o.Truthy("unread"),
+		Project: projects[l.place.ID], JSON: jsonedit.Compact(o.Bytes()),
+	}
+	r.CreatedAt, _ = o.Float("created_at")
+	r.UpdatedAt, _ = o.Float("updated_at")
+	if r.Status == "" {
+		r.Status = statusIdle
+	}
+	return r
+}
+
+// Row returns one session's row, archived or not. NotFound.
+func (s *Store) Row(ctx context.Context, id string) (Row, error) {
+	place, err := s.place("find session", id)
+	if err != nil {
+		return Row{}, err
+	}
+	m := s.list.meta(place)
+	s.list.mu.Lock()
+	row, ok := s.list.reg.Row(id)
+	s.list.mu.Unlock()
+	if !ok {
+		row = s.list.newRow(place, m)
+	}
+	return makeRow(listed{place, overlay(row, m)}, s.projectNames()), nil
+}
+
+// IndexJSON returns the registry as index.json would hold it now: every
+// session that is listed, archived ones included, in the peer's layout.
+func (s *Store) IndexJSON(ctx context.Context) ([]byte, error) {
+	rows, err := s.list.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return []byte("{}"), nil
+	}
+	out := []byte("{")
+	for i, r := range rows {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, "\n  "...)
+		out = jsonedit.AppendString(out, r.place.ID)
+		out = append(out, ": "...)
+		out = append(out, jsonedit.Indent(r.row.Bytes(), "  ")...)
+	}
+	return append(out, "\n}"...), nil
+}
+
+// rescan compares the list with what the observers were told last, and tells
+// them what another process changed. It is called by the watcher.
+func (s *Store) rescan(ctx context.Context) {
+	rows, err := s.list.scan(ctx)
+	if err != nil {
+		s.log.Warn("list sessions", "err", err)
+		return
+	}
+	for _, c := range s.list.diff(rows) {
+		if s.watch != nil && c.Listing {
+			s.watch.followRoot()
+		}
+		s.swapped(c)
+		s.publish(ctx, &c)
+	}
+}
+
+// diff notes rows as shown, and returns what differs from before.
+func (l *listing) diff(rows []listed) []Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Change
+	now := make(map[string]shownRow, len(rows))
+	for _, r := range rows {
+		id, cur := r.place.ID, l.shownLocked(r)
+		now[id] = cur
+		old, ok := l.shown[id]
+		if !ok || old != cur {
+			out = append(out, Change{ID: id, Foreign: true, Row: true, Listing: !ok || old.archived != cur.archived})
+		}
+	}
+	for id := range l.shown {
+		if _, ok := now[id]; !ok {
+			out = append(out, Change{ID: id, Foreign: true, Row: true, Listing: true})
+		}
+	}
+	l.shown = now
+	return out
+}

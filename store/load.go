@@ -1,0 +1,276 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sessionfs/sessionfs/dag"
+	"github.com/sessionfs/sessionfs/store/layout"
+	"github.com/sessionfs/sessionfs/store/nodefile"
+)
+
+// loadTries bounds how often a session that changes while it is read is read
+// again before the last reading is taken as it is.
+const loadTries = 4
+
+// readSnapshot reads a session from disk. old, when not nil, is the snapshot
+// before: what has not changed since is taken over from it without reading.
+// Requires the session's in-process lock.
+func (s *Store) readSnapshot(id string, place layout.Place, old *Snapshot) *Snapshot {
+	for try := 0; ; try++ {
+		before := takeFingerprint(s.fs, place.Dir, place.Openable)
+		// meta.json first: it is written last, so a head never names a node
+		// that the history read after it lacks.
+		m := s.readMeta(place)
+		sn := s.build(id, place, m, before, old)
+		if try == loadTries-1 || takeFingerprint(s.fs, place.Dir, place.Openable) == before {
+			return sn
+		}
+	}
+}
+
+// readMeta reads meta.json of a session's directory. A symlinked session
+// directory is never followed.
+func (s *Store) readMeta(place layout.Place) meta {
+	if place.Symlink {
+		return parseMeta(nil, errSymlinked)
+	}
+	raw, err := s.fs.ReadFile(filepath.Join(place.Dir, metaFile))
+	switch {
+	case err == nil:
+		if raw == nil {
+			raw = []byte{}
+		}
+		return parseMeta(raw, nil)
+	case errors.Is(err, fs.ErrNotExist):
+		return parseMeta(nil, nil)
+	}
+	return parseMeta(nil, err)
+}
+
+var errSymlinked = errors.New("the session's directory is a symbolic link, which is not followed")
+
+// build makes a snapshot of what is on disk.
+func (s *Store) build(id string, place layout.Place, m meta, fp fingerprint, old *Snapshot) *Snapshot {
+	sn := &Snapshot{
+		ID: id, Dir: place.Dir, Openable: place.Openable, Legacy: place.Legacy,
+		s: s, meta: m, fp: fp, maxSeq: -1,
+	}
+	sn.describe(place)
+	if place.Symlink {
+		sn.Index = dag.NewIndex(nil)
+	} else {
+		s.readHistory(sn, old)
+	}
+	sn.restored = s.restored(id)
+	sn.diagnose()
+	return sn
+}
+
+// describe fills what meta.json and the directory say of the session.
+func (sn *Snapshot) describe(place layout.Place) {
+	sn.Head = sn.meta.head()
+	sn.Archived = sn.meta.obj.Truthy("archived")
+	sn.MTime = sn.fp.mtime()
+	if fi, err := sn.s.fs.Lstat(place.Dir); err == nil {
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+			sn.UID, sn.GID = st.Uid, st.Gid
+		}
+		if sn.fp.meta.mtime == 0 && sn.fp.history.mtime == 0 {
+			sn.MTime = fi.ModTime()
+		}
+	}
+	sn.Created, sn.Updated = sn.metaTime("created_at"), sn.metaTime("updated_at")
+}
+
+func (sn *Snapshot) metaTime(key string) time.Time {
+	if f, ok := sn.meta.obj.Float(key); ok {
+		if t, ok := seconds(f); ok {
+			return t
+		}
+	}
+	return sn.MTime
+}
+
+// readHistory fills the index and the file tables from history/.
+func (s *Store) readHistory(sn *Snapshot, old *Snapshot) {
+	dir := filepath.Join(sn.Dir, historyDir)
+	d, err := s.fs.OpenDir(dir)
+	if err != nil {
+		sn.Index = dag.NewIndex(nil)
+		return
+	}
+	defer d.Close()
+	names, err := historyNames(d)
+	if err != nil {
+		sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir, Text: err.Error()})
+	}
+	known := knownFiles(old)
+	nodes := make([]dag.Node, 0, len(names))
+	sn.entries = make([]Entry, 0, len(names))
+	var buf []byte
+	var next int64
+	reused := 0
+	for _, name := range names {
+		fi, err := s.fs.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				sn.addBad(name, stamp{}, err)
+			}
+			continue
+		}
+		st := stampOf(fi)
+		if k, ok := known[name]; ok && k.entry.stamp == st {
+			if !k.bad {
+				nodes = append(nodes, k.node)
+				sn.entries = append(sn.entries, k.entry)
+				next = max(next, k.node.Seq+1)
+				reused++
+			} else {
+				sn.bad = append(sn.bad, k.entry)
+				sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir + "/" + name, Text: k.why})
+			}
+			continue
+		}
+		if !fi.Mode().IsRegular() {
+			sn.addBad(name, st, errNotRegular)
+			continue
+		}
+		raw, err := d.ReadInto(name, buf[:0])
+		if err != nil {
+			sn.addBad(name, st, err)
+			continue
+		}
+		buf = raw
+		p, err := nodefile.Parse(raw)
+		if err != nil {
+			sn.addBad(name, st, err)
+			continue
+		}
+		if p.SeqMissing {
+			p.Node.Seq = next
+		}
+		next = max(next, p.Node.Seq+1)
+		st.size = int64(len(raw))
+		nodes = append(nodes, p.Node)
+		sn.entries = append(sn.entries, Entry{File: name, TextLen: p.TextLen, Size: st.size, MTime: st.time(), stamp: st})
+	}
+	for _, name := range names {
+		if seq, _, _, ok := nodefile.ParseName(name); ok {
+			sn.maxSeq = max(sn.maxSeq, seq)
+		}
+	}
+	sn.maxSeq = max(sn.maxSeq, next-1)
+	if old != nil && reused == len(old.entries) && reused <= len(nodes) && sameHead(old, nodes) {
+		sn.Index = old.Index
+		for _, n := range nodes[reused:] {
+			sn.Index = sn.Index.Append(n)
+		}
+		return
+	}
+	sn.Index = dag.NewIndex(nodes)
+}
+
+// sameHead reports whether nodes begins with exactly the old snapshot's
+// nodes, so that the rest can be appended to its index.
+func sameHead(old *Snapshot, nodes []dag.Node) bool {
+	for i := range old.entries {
+		if old.Index.At(i) != nodes[i] {
+			return false
+		}
+	}
+	return true
+}
+
+var errNotRegular = errors.New("not a regular file")
+
+// addBad records a history file that holds no readable node.
+func (sn *Snapshot) addBad(name string, st stamp, err error) {
+	sn.bad = append(sn.bad, Entry{File: name, Size: st.size, MTime: st.time(), stamp: st})
+	sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir + "/" + name, Text: unreadable(err)})
+}
+
+// unreadable words a node's problem without the path, which stands beside it.
+func unreadable(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return "not readable as a node: " + err.Error()
+}
+
+// knownFile is a history file as the snapshot before knew it.
+type knownFile struct {
+	entry Entry
+	node  dag.Node
+	bad   bool
+	why   string
+}
+
+func knownFiles(old *Snapshot) map[string]knownFile {
+	if old == nil {
+		return nil
+	}
+	m := make(map[string]knownFile, len(old.entries)+len(old.bad))
+	for i, e := range old.entries {
+		m[e.File] = knownFile{entry: e, node: old.Index.At(i)}
+	}
+	why := map[string]string{}
+	for _, p := range old.fileProblems {
+		why[strings.TrimPrefix(p.Path, historyDir+"/")] = p.Text
+	}
+	for _, e := range old.bad {
+		m[e.File] = knownFile{entry: e, bad: true, why: why[e.File]}
+	}
+	return m
+}
+
+// historyNames lists the node files of history/ in load order: everything
+// that ends in .json, dot-named ones too (reference 2.5).
+func historyNames(d interface{ Names() ([]string, error) }) ([]string, error) {
+	all, err := d.Names()
+	names := all[:0]
+	for _, n := range all {
+		if strings.HasSuffix(n, ".json") {
+			names = append(names, n)
+		}
+	}
+	sort.Slice(names, func(i, j int) bool { return nodefile.Less(names[i], names[j]) })
+	return names, err
+}
+
+// diagnose gathers what is wrong with the session: what its files told while
+// they were read, then what can be told from memory alone.
+func (sn *Snapshot) diagnose() {
+	sn.Problems = append([]Problem(nil), sn.fileProblems...)
+	add := func(path, text string) { sn.Problems = append(sn.Problems, Problem{Path: path, Text: text}) }
+	switch {
+	case sn.meta.missing:
+		add(metaFile, "missing")
+	case sn.meta.err != nil:
+		add(metaFile, "not readable: "+sn.meta.err.Error())
+	case sn.meta.obj.Str("id") != "" && sn.meta.obj.Str("id") != sn.ID:
+		add(metaFile, "its id names another session: "+sn.meta.obj.Str("id"))
+	}
+	if !sn.Openable {
+		add("", "the repository or its history is missing: nothing can be changed here")
+	}
+	if sn.restored > 0 {
+		add(historyDir, "was missing and has been restored from Git")
+	}
+	if sn.Head == "" {
+		return
+	}
+	if _, ok := sn.Index.Get(sn.Head); !ok {
+		add("head", "names a node that is not there: "+sn.Head)
+		return
+	}
+	if _, err := sn.Branch(); err != nil {
+		add("head", err.Error())
+	}
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/gitrepo"
+	"github.com/sessionfs/sessionfs/store/layout"
+)
+
+// recentChange is how young a change must be for ReconcileAuto to take it for
+// a sign that somebody is at work in the session.
+const recentChange = 10 * time.Minute
+
+// reconcile makes every session that is still "running" "interrupted", in
+// meta.json and in the registry (reference 8.3; the requirement texts over the
+// peer's "idle"), and "cancelling" "cancelled". The nodes are another pass's
+// business.
+func (s *Store) reconcile(ctx context.Context) {
+	rows, err := s.list.scan(ctx)
+	if err != nil {
+		s.log.Warn("reconcile runs", "err", err)
+		return
+	}
+	for _, r := range rows {
+		if ended(r.row.Str("status")) == "" {
+			continue
+		}
+		if err := s.reconcileOne(ctx, r.place.ID); err != nil {
+			s.log.Warn("reconcile run", "session", r.place.ID, "err", err)
+		}
+	}
+}
+
+// ended is the status that a run's status becomes when its process is gone,
+// "" for a status that is none of a run.
+func ended(status string) string {
+	switch status {
+	case statusRunning:
+		return statusInterrupted
+	case statusCancelling:
+		return statusCancelled
+	}
+	return ""
+}
+
+// reconcileOne ends one session's dead run. A session that cannot be written
+// has its row corrected all the same: it is only a row.
+func (s *Store) reconcileOne(ctx context.Context, id string) error {
+	place, err := s.place("reconcile run", id)
+	if err != nil {
+		return ignoreUnknown(err)
+	}
+	if !place.Openable {
+		s.list.mu.Lock()
+		row, ok := s.list.reg.Row(id)
+		s.list.mu.Unlock()
+		if ok && ended(row.Str("status")) != "" {
+			s.list.put(id, KV{"status", []byte(`"` + ended(row.Str("status")) + `"`)})
+		}
+		return nil
+	}
+	return s.change(ctx, "reconcile run", id, 0, func(t *tx) error {
+		if s.opt.Reconcile == ReconcileAuto && t.mayBeAlive() {
+			return nil
+		}
+		status := t.sn.meta.status()
+		if _, ok := t.sn.meta.obj.Get("status"); !ok {
+			// Only the row speaks of a run: meta.json never did.
+			s.list.mu.Lock()
+			if row, ok := s.list.reg.Row(id); ok {
+				status = row.Str("status")
+			}
+			s.list.mu.Unlock()
+		}
+		to := ended(status)
+		if to == "" {
+			return nil
+		}
+		if err := t.setStatus(to); err != nil {
+			return err
+		}
+		return clearLease(s.fs, s.layout.RunLockPath(id))
+	})
+}
+
+// mayBeAlive reports whether somebody may be at work in a session whose
+// status says so: a lease is held, a worker lives, or it changed just now.
+func (t *tx) mayBeAlive() bool {
+	path := t.s.layout.RunLockPath(t.se.id)
+	if held, err := filelock.Held(path); err != nil || held {
+		return true
+	}
+	if leaseTaken(t.s.fs, path) {
+		return t.sn.workerAlive() // one of ours, and its process is gone
+	}
+	return t.sn.workerAlive() || t.s.now().Sub(t.sn.fp.mtime()) < recentChange
+}
+
+// shellAge is how old an empty shell must be to be swept (reference 8.5).
+const shellAge = time.Hour
+
+// sweepShells removes sessions that never came to be: no history/, nothing in
+// Git's newest tree, nothing in workdir/, older than an hour, not archived, at
+// the default place. The peer removes more; a session with anything in it is
+// never removed here.
+func (s *Store) sweepShells(ctx context.Context) {
+	places, err := s.layout.Discover()
+	if err != nil {
+		s.log.Warn("sweep empty sessions", "err", err)
+		return
+	}
+	for _, p := range places {
+		if p.Symlink || p.Legacy || p.Deleted || p.Openable || p.Dir != filepath.Join(s.root, p.ID) {
+			continue
+		}
+		if !s.isShell(ctx, p) {
+			continue
+		}
+		if err := s.sweep(ctx, p); err != nil {
+			s.log.Warn("sweep empty session", "session", p.ID, "err", err)
+		}
+	}
+}
+
+// isShell reports whether nothing was ever put into a session.
+func (s *Store) isShell(ctx context.Context, p layout.Place) bool {
+	if _, err := s.fs.Lstat(filepath.Join(p.Dir, historyDir)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	m := s.readMeta(p)
+	if m.err != nil || m.obj.Truthy("archived") {
+		return false
+	}
+	s.list.mu.Lock()
+	row, known := s.list.reg.Row(p.ID)
+	s.list.mu.Unlock()
+	if known && row.Truthy("archived") {
+		return false
+	}
+	created, _ := m.obj.Float("created_at")
+	if created == 0 && known {
+		created, _ = row.Float("created_at")
+	}
+	if epoch(s.now())-created <= shellAge.Seconds() {
+		return false
+	}
+	if s.filesBelow(filepath.Join(p.Dir, workDir), ".gitkeep") != "" {
+		return false
+	}
+	return s.headTreeEmpty(ctx, p.Dir)
+}
+
+// headTreeEmpty reports whether a repository is there and its newest commit
+// holds no file. A session without a repository is not known to be empty.
+func (s *Store) headTreeEmpty(ctx context.Context, dir string) bool {
+	r, err := gitrepo.Open(dir, s.git)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	empty, err := r.HeadTreeEmpty(ctx)
+	return err == nil && empty
+}
+
+// sweep removes a shell, under its lock and after another look.
+func (s *Store) sweep(ctx context.Context, p layout.Place) error {
+	lock, err := filelock.Acquire(ctx, s.layout.LockPath(p.ID), readWait)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if !s.isShell(ctx, p) {
+		return nil
+	}
+	if err := s.removeFiles(p); err != nil {
+		return err
+	}
+	s.list.remove(p.ID)
+	return nil
+}
+
+// restoreHistories brings back the history of sessions that lost it and have
+// it in Git: files are written back, none is overwritten, and the session's
+// problems say so.
+func (s *Store) restoreHistories(ctx context.Context) {
+	places, err := s.layout.Discover()
+	if err != nil {
+		return
+	}
+	for _, p := range places {
+		if p.Symlink || p.Legacy || p.Deleted || p.Unreachable || p.Openable {
+			continue
+		}
+		if _, err := s.fs.Lstat(filepath.Join(p.Dir, historyDir)); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := s.restoreHistory(ctx, p); err != nil {
+			s.log.Warn("restore history from Git", "session", p.ID, "err", err)
+		}
+	}
+}
+
+func (s *Store) restoreHistory(ctx context.Context, p layout.Place) error {
+	r, err := gitrepo.Open(p.Dir, s.git)
+	if err != nil {
+		return nil // no repository, nothing to restore from
+	}
+	defer r.Close()
+	has, err := r.HeadHasPath(ctx, historyDir)
+	if err != nil || !has {
+		return err
+	}
+	lock, err := filelock.Acquire(ctx, s.layout.LockPath(p.ID), readWait)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	n, err := r.Restore(ctx, historyDir)
+	if n > 0 {
+		s.log.Warn("history restored from Git", "session", p.ID, "files", n)
+		s.mu.Lock()
+		s.restoredFiles[p.ID] = n
+		s.mu.Unlock()
+	}
+	return err
+}

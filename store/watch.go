@@ -1,0 +1,418 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/sessionfs/sessionfs/store/layout"
+)
+
+// watchedSessions bounds how many sessions are watched that nobody looks
+// into; above it only those that somebody pinned are.
+const watchedSessions = 50000
+
+// watcher follows what other processes do to the root: the root directory
+// itself (sessions come and go, index.json), every session's directory
+// (meta.json), and the history/ of the sessions that somebody looks into. An
+// event says only where to look; what changed is found by comparing.
+type watcher struct {
+	s  *Store
+	fw *fsnotify.Watcher
+
+	mu       sync.Mutex          // leaf
+	refs     map[string]int      // pins of a session's history/ watch
+	dirs     map[string]string   // watched directory -> session id
+	hints    map[string][]string // session -> files that events named since
+	busy     map[string]bool     // a session's refresh is running or queued
+	rootBusy bool
+	rootMore bool
+	closed   bool
+
+	done sync.WaitGroup
+}
+
+// newWatcher starts watching the root; nil when the system has no inotify
+// instance left, which costs only freshness without asking.
+func newWatcher(s *Store) *watcher {
+	fw, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = fw.Add(s.root)
+		if err != nil {
+			_ = fw.Close()
+		}
+	}
+	if err != nil {
+		s.log.Warn("changes by other processes are not followed", "err", err)
+		return nil
+	}
+	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]string{}, hints: map[string][]string{}, busy: map[string]bool{}}
+	w.followRoot()
+	w.done.Add(1)
+	go w.loop()
+	return w
+}
+
+// followRoot watches the directories in which sessions come and go, and the
+// session directories themselves.
+func (w *watcher) followRoot() {
+	projects := filepath.Join(w.s.root, "projects")
+	if fi, err := w.s.fs.Lstat(projects); err == nil && fi.IsDir() {
+		_ = w.fw.Add(projects)
+		entries, _ := w.s.fs.ReadDir(projects)
+		for _, e := range entries {
+			if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+				_ = w.fw.Add(filepath.Join(projects, e.Name()))
+			}
+		}
+	}
+	places, err := w.s.layout.Discover()
+	if err != nil {
+		return
+	}
+	for i, p := range places {
+		if i >= watchedSessions {
+			break
+		}
+		if !p.Symlink && !p.Unreachable && p.Present {
+			w.watchDir(p.Dir, p.ID)
+		}
+	}
+}
+
+// watchDir watches one directory of a session; false when no watch is left.
+func (w *watcher) watchDir(dir, id string) bool {
+	w.mu.Lock()
+	_, known := w.dirs[dir]
+	if !known {
+		w.dirs[dir] = id
+	}
+	w.mu.Unlock()
+	if known {
+		return true
+	}
+	if err := w.fw.Add(dir); err != nil {
+		w.mu.Lock()
+		delete(w.dirs, dir)
+		w.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// addSession watches a session and its history; false when that is not
+// possible.
+func (w *watcher) addSession(id, dir string) bool {
+	if fi, err := w.s.fs.Lstat(dir); err != nil || !fi.IsDir() {
+		return false // a symlinked session is not followed
+	}
+	if !w.watchDir(dir, id) {
+		return false
+	}
+	w.mu.Lock()
+	w.refs[id]++
+	w.mu.Unlock()
+	history := filepath.Join(dir, historyDir)
+	if _, err := w.s.fs.Lstat(history); err != nil {
+		return true // its coming is an event of dir
+	}
+	if !w.watchDir(history, id) {
+		w.dropSession(id)
+		return false
+	}
+	return true
+}
+
+// dropSession ends one addSession: with the last, history/ is watched no more.
+func (w *watcher) dropSession(id string) {
+	w.mu.Lock()
+	w.refs[id]--
+	var unwatch []string
+	if w.refs[id] <= 0 {
+		delete(w.refs, id)
+		for dir, owner := range w.dirs {
+			if owner == id && filepath.Base(dir) == historyDir {
+				unwatch = append(unwatch, dir)
+				delete(w.dirs, dir)
+			}
+		}
+	}
+	w.mu.Unlock()
+	for _, dir := range unwatch {
+		_ = w.fw.Remove(dir)
+	}
+}
+
+func (w *watcher) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	_ = w.fw.Close()
+	w.done.Wait()
+}
+
+func (w *watcher) loop() {
+	defer w.done.Done()
+	for {
+		select {
+		case ev, ok := <-w.fw.Events:
+			if !ok {
+				return
+			}
+			w.event(ev)
+		case err, ok := <-w.fw.Errors:
+			if !ok {
+				return
+			}
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				w.everything()
+			} else {
+				w.s.log.Warn("watch", "err", err)
+			}
+		}
+	}
+}
+
+// event looks where an event points.
+func (w *watcher) event(ev fsnotify.Event) {
+	if strings.HasSuffix(ev.Name, ".tmp") || ev.Op == fsnotify.Chmod {
+		return // a writer's temporary file; its rename is an event of its own
+	}
+	dir, name := filepath.Split(ev.Name)
+	dir = filepath.Clean(dir)
+	w.mu.Lock()
+	id, inSession := w.dirs[dir]
+	if self, ok := w.dirs[ev.Name]; ok && ev.Op&(fsnotify.Remove|fsnotify.Rename) != 0 {
+		delete(w.dirs, ev.Name) // the watched directory itself went away
+		id, inSession = self, true
+	}
+	w.mu.Unlock()
+	if !inSession {
+		if dir == w.s.root || filepath.Dir(dir) == filepath.Join(w.s.root, "projects") || dir == filepath.Join(w.s.root, "projects") {
+			if !strings.HasPrefix(name, ".") || name == ".deleted" {
+				w.root()
+			}
+		}
+		return
+	}
+	if filepath.Base(dir) == historyDir || name == metaFile || name == historyDir || name == ".git" {
+		w.session(id, ev.Name)
+	}
+}
+
+// everything looks at all that is watched, after events were lost.
+func (w *watcher) everything() {
+	w.mu.Lock()
+	ids := make([]string, 0, len(w.refs))
+	for id := range w.refs {
+		ids = append(ids, id)
+	}
+	w.mu.Unlock()
+	for _, id := range ids {
+		w.session(id, "")
+	}
+	w.root()
+}
+
+// session queues a look at a session; file is what an event named. One look
+// runs at a time, and one more follows it when events came meanwhile.
+func (w *watcher) session(id, file string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.hints[id] = append(w.hints[id], file)
+	if w.busy[id] {
+		return
+	}
+	w.busy[id] = true
+	w.done.Add(1)
+	go w.lookSession(id)
+}
+
+func (w *watcher) lookSession(id string) {
+	defer w.done.Done()
+	for {
+		w.mu.Lock()
+		files := w.hints[id]
+		delete(w.hints, id)
+		if len(files) == 0 || w.closed {
+			delete(w.busy, id)
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		w.s.look(context.Background(), id, files)
+	}
+}
+
+// rootPause gathers the events of one registry write.
+const rootPause = 2 * time.Millisecond
+
+// root queues a look at the list of sessions.
+func (w *watcher) root() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.rootMore = true
+	if w.rootBusy {
+		return
+	}
+	w.rootBusy = true
+	w.done.Add(1)
+	go w.lookRoot()
+}
+
+func (w *watcher) lookRoot() {
+	defer w.done.Done()
+	for {
+		time.Sleep(rootPause)
+		w.mu.Lock()
+		if !w.rootMore || w.closed {
+			w.rootBusy = false
+			w.mu.Unlock()
+			return
+		}
+		w.rootMore = false
+		w.mu.Unlock()
+		w.s.reloadRegistry()
+		w.s.rescan(context.Background())
+	}
+}
+
+// reloadRegistry reads index.json again when another process wrote it.
+func (s *Store) reloadRegistry() {
+	s.list.mu.Lock()
+	defer s.list.mu.Unlock()
+	if _, err := s.list.reg.Reload(); err != nil {
+		s.log.Warn("read registry", "err", err)
+	}
+}
+
+// look follows what events told of a session: a loaded one is read again when
+// it differs from its snapshot, and its row is compared.
+func (s *Store) look(ctx context.Context, id string, files []string) {
+	place, err := s.place("follow session", id)
+	if err != nil {
+		s.vanished(ctx, id)
+		return
+	}
+	se := s.pin(id)
+	defer s.unpin(se)
+	if sn := se.cur.Load(); sn != nil && !s.differs(sn, place, files) {
+		s.rescanOne(ctx, id)
+		return
+	}
+	if se.cur.Load() == nil {
+		s.rescanOne(ctx, id)
+		return
+	}
+	if err := se.acquire(ctx, s.lockTimeout); err != nil {
+		s.log.Warn("follow session", "session", id, "err", err)
+		return
+	}
+	var c *Change
+	if sn := se.cur.Load(); sn != nil && s.differs(sn, place, files) {
+		_, c = s.rereadLocked(ctx, se, place, false)
+	}
+	se.release()
+	s.publish(ctx, c)
+	if s.watch != nil && place.Present {
+		s.watch.rewatch(id, place)
+	}
+	s.rescanOne(ctx, id)
+}
+
+// rewatch watches a history/ that came after the session was pinned.
+func (w *watcher) rewatch(id string, place layout.Place) {
+	w.mu.Lock()
+	pinned := w.refs[id] > 0
+	w.mu.Unlock()
+	if !pinned {
+		return
+	}
+	w.watchDir(place.Dir, id)
+	history := filepath.Join(place.Dir, historyDir)
+	if fi, err := os.Lstat(history); err == nil && fi.IsDir() {
+		w.watchDir(history, id)
+	}
+}
+
+// differs reports whether the disk is not what the snapshot shows: by its
+// fingerprint, and where that is the same by the files that events named, for
+// a file that was written in place, or within our own write.
+func (s *Store) differs(sn *Snapshot, place layout.Place, files []string) bool {
+	if !s.fresh(sn, place) {
+		return true
+	}
+	for _, f := range files {
+		if f == "" {
+			return true
+		}
+		if filepath.Base(filepath.Dir(f)) != historyDir || !strings.HasSuffix(f, ".json") {
+			continue
+		}
+		fi, err := s.fs.Lstat(f)
+		e, known := sn.EntryByFile(filepath.Base(f))
+		if (err == nil) != known || known && e.stamp != stampOf(fi) {
+			return true
+		}
+	}
+	return false
+}
+
+// vanished tells the observers that a session is no longer there.
+func (s *Store) vanished(ctx context.Context, id string) {
+	se := s.pin(id)
+	defer s.unpin(se)
+	if err := se.acquire(ctx, s.lockTimeout); err != nil {
+		return
+	}
+	old := se.cur.Load()
+	var c *Change
+	if _, err := s.place("follow session", id); err != nil && old != nil {
+		se.cur.Store(nil)
+		c = &Change{ID: id, Old: old, Foreign: true, Listing: true, Row: true}
+		s.swapped(*c)
+	}
+	se.release()
+	s.publish(ctx, c)
+	s.rescan(ctx)
+}
+
+// rescanOne compares one session's row with what the observers were told.
+func (s *Store) rescanOne(ctx context.Context, id string) {
+	place, err := s.place("list session", id)
+	if err != nil {
+		s.rescan(ctx)
+		return
+	}
+	m := s.list.meta(place)
+	s.list.mu.Lock()
+	s.list.metas[place.Dir] = m
+	row, ok := s.list.reg.Row(id)
+	if !ok {
+		s.list.mu.Unlock()
+		s.rescan(ctx)
+		return
+	}
+	cur := s.list.shownLocked(listed{place, overlay(row, m)})
+	old, shown := s.list.shown[id]
+	s.list.shown[id] = cur
+	s.list.mu.Unlock()
+	if shown && old == cur {
+		return
+	}
+	c := Change{ID: id, Foreign: true, Row: true, Listing: !shown || old.archived != cur.archived}
+	s.swapped(c)
+	s.publish(ctx, &c)
+}
