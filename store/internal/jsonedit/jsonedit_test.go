@@ -362,3 +362,11 @@ func TestKindsAndIsX(t *testing.T) {
 		}
 	}
 }
+
+func TestCanonical(t *testing.T) {
+	in := `{"\u00e9":"\u65e5\/\u0041\n\u001f\ud83d\ude00\ud800", "n":[1e400,1.50], "p":"日"}`
+	want := `{"é": "日/A\n\u001f😀` + "\ufffd" + `", "n": [1e400, 1.50], "p": "日"}`
+	if got := string(Canonical([]byte(in))); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -1,5 +1,7 @@
 package jsonedit
 
+import "bytes"
+
 // Compact returns raw laid out as the peer's single-line files: ", " between
 // members and elements, ": " after keys, no other white space. The bytes of
 // keys and scalars are kept.
@@ -118,4 +120,22 @@ func tokens(raw []byte, fn func(tok []byte)) {
 
 func isPunct(c byte) bool {
 	return c == ',' || c == ':' || c == '{' || c == '}' || c == '[' || c == ']'
+}
+
+// Canonical is Compact with strings and keys written as AppendString writes
+// them: no escape that need not be, and U+FFFD for half of a surrogate pair,
+// which the peer could read but not write again. It is for values that are
+// written for the first time; what is on disk already is not touched.
+func Canonical(raw []byte) []byte {
+	out := make([]byte, 0, len(raw)+len(raw)/8)
+	compact(raw, func(tok []byte) {
+		if tok[0] == '"' && bytes.IndexByte(tok, '\\') >= 0 {
+			if s, ok := String(tok); ok {
+				out = AppendString(out, s)
+				return
+			}
+		}
+		out = append(out, tok...)
+	})
+	return out
 }
