@@ -29,11 +29,12 @@ var sessionKeys = map[string]bool{
 	"head_id": true, "model": true, "context_tree": true, "extra_meta": true, "last_prompt_tokens": true,
 }
 
-// plainKeys are the meta.json keys that have a place of their own in
-// get_session's answer and are not among extra_meta.
+// plainKeys are the meta.json keys that are not among extra_meta:
+// last_prompt_tokens has a place of its own in the answer and is among them
+// all the same, as in the peer's.
 var plainKeys = map[string]bool{
 	"id": true, "agent_id": true, "title": true, "created_at": true, "updated_at": true, "source": true,
-	"head_id": true, "model": true, "last_node_id": true, "last_prompt_tokens": true,
+	"head_id": true, "model": true, "last_node_id": true,
 }
 
 // GetSession returns a session as the peer's get_session does (reference
@@ -62,7 +63,7 @@ func (s *Store) GetSession(ctx context.Context, id string) ([]byte, error) {
 		}
 	}
 	out := jsonedit.NewObject()
-	out.Set("id", jsonedit.AppendString(nil, id))
+	out.Set("id", or("id", string(jsonedit.EncodeString(id)), true))
 	out.Set("agent_id", or("agent_id", `""`, false))
 	out.Set("title", or("title", `""`, false))
 	out.Set("created_at", or("created_at", "0", true))
