@@ -1,0 +1,372 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+)
+
+// maxMoved bounds how often a commit begins anew because HEAD moved under it.
+const maxMoved = 5
+
+// CommitAll commits everything in the work tree, as `git add -A && git commit
+// -m message` would, and reports whether there was anything to commit. When
+// there was not, the commit is the one that HEAD is at.
+//
+// What it returns is durable under SyncBatch. ErrLocked when a lock stayed
+// taken, ErrEmptyMessage when the message has no text. See Problems for what
+// could not be stored.
+func (r *Repo) CommitAll(ctx context.Context, message string) (Commit, bool, error) {
+	r.commitMu.Lock()
+	defer r.commitMu.Unlock()
+	for range maxMoved {
+		c, changed, err := r.commitOnce(ctx, message)
+		if !errors.Is(err, errHeadMoved) {
+			if err != nil {
+				err = fmt.Errorf("commit %s: %w", r.work, err)
+			}
+			return c, changed, err
+		}
+	}
+	return Commit{}, false, fmt.Errorf("commit %s: %w: HEAD keeps moving", r.work, ErrLocked)
+}
+
+func (r *Repo) commitOnce(ctx context.Context, message string) (c Commit, changed bool, err error) {
+	cfg, err := loadConfig(r.fs, r.opt.Env, r.common)
+	if err != nil {
+		return c, false, err
+	}
+	if err := cfg.check(); err != nil {
+		return c, false, err
+	}
+	l, err := r.lock(ctx)
+	if err != nil {
+		return c, false, err
+	}
+	defer func() { err = errors.Join(err, l.release()) }()
+	lock, err := l.take(ctx, filepath.Join(r.git, "index"))
+	if err != nil {
+		return c, false, err
+	}
+	t := &transaction{ctx: ctx, r: r, cfg: cfg, locks: l, indexLock: lock}
+	if t.objects, err = r.newObjectWriter(); err != nil {
+		return c, false, err
+	}
+	defer func() { err = errors.Join(err, t.objects.close()) }()
+	return t.run(message)
+}
+
+// transaction is one commit, under index.lock.
+type transaction struct {
+	ctx       context.Context
+	r         *Repo
+	cfg       *gitConfig
+	locks     *gitLocks
+	indexLock *lockFile
+	objects   *objectWriter
+	head      headRef
+	base      plumbing.Hash // HEAD's tree
+}
+
+func (t *transaction) run(message string) (Commit, bool, error) {
+	var err error
+	if t.head, err = t.r.readHead(); err != nil {
+		return Commit{}, false, err
+	}
+	t.base = emptyTree
+	var parent Commit
+	if t.head.born {
+		c, err := t.r.objects.commit(t.head.hash)
+		if err != nil {
+			return Commit{}, false, err
+		}
+		t.base = c.TreeHash
+		parent = Commit{Hash: t.head.hash.String(), Message: subject(c.Message), Time: c.Author.When}
+	}
+	s, err := t.scan()
+	if err != nil {
+		return Commit{}, false, err
+	}
+	t.r.report(s.problems)
+	tree, err := t.writeTrees(s)
+	if err != nil {
+		return Commit{}, false, err
+	}
+	if tree.hash == t.base {
+		parent.Short = t.r.newAbbreviator().short(t.head.hash)
+		return parent, false, t.refreshIndex(s, tree)
+	}
+	return t.commit(s, tree, message)
+}
+
+// scan compares the work tree with the index.
+func (t *transaction) scan() (*scanner, error) {
+	old, when, err := t.r.readIndex(t.base)
+	if err != nil {
+		return nil, err
+	}
+	s := &scanner{
+		ctx: t.ctx, r: t.r, old: old, oldTime: when, objects: t.objects,
+		fileMode: t.cfg.boolean("core.filemode", true),
+		symlinks: t.cfg.boolean("core.symlinks", true),
+		fold:     t.cfg.boolean("core.ignorecase", false),
+		autocrlf: t.cfg.autocrlf(),
+	}
+	if err := s.loadRules(t.cfg); err != nil {
+		return nil, err
+	}
+	return s, s.run()
+}
+
+// readIndex reads the index, or makes one from HEAD's tree where there is one
+// that cannot be used (damaged, or split): then every file is read again. No
+// index at all is an empty one, as for git.
+func (r *Repo) readIndex(base plumbing.Hash) (*gitIndex, indexTime, error) {
+	path := filepath.Join(r.git, "index")
+	fi, err := r.fs.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &gitIndex{}, indexTime{}, nil
+	}
+	if err != nil {
+		return nil, indexTime{}, fmt.Errorf("read index: %w", err)
+	}
+	b, err := r.fs.ReadFile(path)
+	if err != nil {
+		return nil, indexTime{}, fmt.Errorf("read index: %w", err)
+	}
+	idx, err := parseIndex(b)
+	if errors.Is(err, errRebuildIndex) {
+		r.opt.Log.Warn("rebuilding the git index", "dir", r.work, "cause", err)
+		idx, err = r.indexFromTree(base)
+		return idx, indexTime{}, err
+	}
+	if err != nil {
+		return nil, indexTime{}, fmt.Errorf("read index: %w", err)
+	}
+	m := fi.ModTime()
+	return idx, indexTime{uint32(m.Unix()), uint32(m.Nanosecond())}, nil
+}
+
+// indexFromTree makes an index of a tree that matches no file's lstat data.
+func (r *Repo) indexFromTree(tree plumbing.Hash) (*gitIndex, error) {
+	idx := &gitIndex{}
+	err := r.walkTree(tree, "", 0, func(path string, e treeEntry) error {
+		idx.entries = append(idx.entries, indexEntry{name: path, mode: e.mode, hash: e.hash})
+		return nil
+	})
+	return idx, err
+}
+
+// loadRules reads the ignore and attribute files outside the work tree.
+func (s *scanner) loadRules(c *gitConfig) error {
+	read := func(path string) string {
+		b, err := readOptional(s.r.fs, path)
+		if err != nil {
+			s.problem(path, "not readable")
+		}
+		return string(b)
+	}
+	excludes, attributes := c.str("core.excludesfile"), c.str("core.attributesfile")
+	if dir := xdgGitDir(s.r.opt.Env); dir != "" {
+		if excludes == "" {
+			excludes = filepath.Join(dir, "ignore")
+		}
+		if attributes == "" {
+			attributes = filepath.Join(dir, "attributes")
+		}
+	}
+	user := func(path string) string {
+		if path == "" {
+			return ""
+		}
+		path = expandHome(s.r.opt.Env, path)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(s.r.work, path)
+		}
+		return read(path)
+	}
+	s.ignores = &ignorer{list: parseIgnore(user(excludes), "", s.fold)}
+	info := filepath.Join(s.r.common, "info")
+	s.ignores = &ignorer{up: s.ignores, list: parseIgnore(read(filepath.Join(info, "exclude")), "", s.fold)}
+	s.attrs = builtinAttrs()
+	if s.r.opt.Env("GIT_ATTR_NOSYSTEM") == "" {
+		s.attrs = &attrFile{up: s.attrs, lines: parseAttributes(read("/etc/gitattributes"), "", true, s.fold)}
+	}
+	s.attrs = &attrFile{up: s.attrs, lines: parseAttributes(user(attributes), "", true, s.fold)}
+	s.info = parseAttributes(read(filepath.Join(info, "attributes")), "", true, s.fold)
+	return nil
+}
+
+// writeTrees makes the tree objects of the new index.
+func (t *transaction) writeTrees(s *scanner) (*treeNode, error) {
+	b := treeBuilder{idx: s.new, known: s.old.trees, changed: s.changed}
+	b.write = func(typ plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
+		if len(content) == 0 {
+			return emptyTree, nil
+		}
+		return t.objects.put(typ, content)
+	}
+	return b.build("", "", 0, len(s.new.entries))
+}
+
+// refreshIndex keeps what the scan learned of files that did not change, when
+// there is nothing to commit.
+func (t *transaction) refreshIndex(s *scanner, tree *treeNode) error {
+	_, known := s.old.trees[""]
+	if !s.dirty && (known || len(s.old.entries) == 0) {
+		return nil
+	}
+	if err := t.writeIndex(s, tree); err != nil {
+		return err
+	}
+	if err := t.objects.publish(t.durable(t.indexLock)...); err != nil {
+		return err
+	}
+	return t.locks.commit(t.indexLock)
+}
+
+// writeIndex fills index.lock. Its time is set to that of its creation, before
+// the work tree was looked at: a file that changed since is then racy for
+// everybody who compares, however coarse the clock of the file system is.
+func (t *transaction) writeIndex(s *scanner, tree *treeNode) error {
+	fi, err := t.indexLock.file.Stat()
+	if err != nil {
+		return fmt.Errorf("write index: %w", err)
+	}
+	if _, err := t.indexLock.file.Write(s.new.encode(tree)); err != nil {
+		return fmt.Errorf("write index: %w", err)
+	}
+	// Without it the index is as racy as git's own.
+	if err := os.Chtimes(t.indexLock.path, fi.ModTime(), fi.ModTime()); err != nil {
+		t.r.opt.Log.Debug("time of the git index", "dir", t.r.work, "err", err)
+	}
+	return t.keepMode()
+}
+
+// keepMode gives the new index the permissions of the old one.
+func (t *transaction) keepMode() error {
+	old, err := t.r.fs.Stat(t.indexLock.target)
+	if err != nil {
+		return nil // there is none
+	}
+	now, err := t.indexLock.file.Stat()
+	if err != nil || now.Mode().Perm() == old.Mode().Perm() {
+		return err
+	}
+	return t.indexLock.file.Chmod(old.Mode().Perm())
+}
+
+// durable are the files to sync with the objects.
+func (t *transaction) durable(locks ...*lockFile) []disk.File {
+	if t.r.opt.Sync != SyncBatch {
+		return nil
+	}
+	files := make([]disk.File, len(locks))
+	for i, l := range locks {
+		files[i] = l.file
+	}
+	return files
+}
+
+// commit writes the commit object and moves the branch to it.
+func (t *transaction) commit(s *scanner, tree *treeNode, message string) (Commit, bool, error) {
+	message, err := cleanMessage(message)
+	if err != nil {
+		return Commit{}, false, err
+	}
+	when, who := t.r.opt.Now(), t.cfg.identity()
+	hash, err := t.objects.put(plumbing.CommitObject, commitObject(tree.hash, t.head, who, when, message))
+	if err != nil {
+		return Commit{}, false, err
+	}
+	if err := t.writeIndex(s, tree); err != nil {
+		return Commit{}, false, err
+	}
+	u, err := t.locks.lockHead(t.ctx, t.head, hash)
+	if err != nil {
+		return Commit{}, false, err
+	}
+	if err := t.objects.publish(t.durable(t.indexLock, u.ref)...); err != nil {
+		return Commit{}, false, err
+	}
+	if err := t.locks.commit(t.indexLock); err != nil {
+		return Commit{}, false, err
+	}
+	if err := t.locks.commit(u.ref); err != nil {
+		return Commit{}, false, err
+	}
+	c := Commit{Hash: hash.String(), Short: t.r.newAbbreviator().short(hash), Message: subject(message), Time: when}
+	return c, true, t.finish(u, who, when, c.Message)
+}
+
+// finish makes the ref durable and logs the update. The commit is made; the
+// log is a convenience.
+func (t *transaction) finish(u *refUpdate, who string, when time.Time, subj string) error {
+	kind := "commit: "
+	if !u.old.born {
+		kind = "commit (initial): "
+	}
+	if err := t.r.reflog(t.cfg, u, who, when, kind+subj); err != nil {
+		t.r.opt.Log.Warn("git reflog", "dir", t.r.work, "err", err)
+	}
+	if t.r.opt.Sync != SyncBatch {
+		return nil
+	}
+	return t.r.syncDirs(map[string]bool{t.r.git: true, filepath.Dir(u.ref.target): true})
+}
+
+func commitObject(tree plumbing.Hash, head headRef, who string, when time.Time, message string) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "tree %s\n", tree)
+	if head.born {
+		fmt.Fprintf(&b, "parent %s\n", head.hash)
+	}
+	fmt.Fprintf(&b, "author %s %s\ncommitter %s %s\n\n%s", who, stamp(when), who, stamp(when), message)
+	return []byte(b.String())
+}
+
+// cleanMessage tidies a message as `git commit -m` does: no blanks at line
+// ends, no empty lines around it, one at most between paragraphs, a newline at
+// the end. A commit cannot hold a NUL, and says that it is UTF-8.
+func cleanMessage(message string) (string, error) {
+	message = strings.ToValidUTF8(strings.ReplaceAll(message, "\x00", ""), "\uFFFD")
+	var b strings.Builder
+	empty := 0
+	for line := range strings.SplitSeq(message, "\n") {
+		line = strings.TrimRight(line, " \t\r\v\f")
+		if line == "" {
+			empty++
+			continue
+		}
+		if empty > 0 && b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		empty = 0
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	if b.Len() == 0 {
+		return "", ErrEmptyMessage
+	}
+	return b.String(), nil
+}
+
+// subject is the first paragraph on one line, as git log's %s.
+func subject(message string) string {
+	message = strings.TrimLeft(message, "\n")
+	first, _, _ := strings.Cut(message, "\n\n")
+	lines := strings.Split(first, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " \t\r\v\f")
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(strings.Join(lines, " ")), "\uFFFD")
+}

@@ -1,0 +1,320 @@
+package gitrepo
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+)
+
+// A Git lock file says nothing about who made it, so one that a killed process
+// left blocks the repository until somebody removes it by hand. Ours are
+// therefore recorded before they exist: a private file is made, its inode
+// written to .git/sessionfs.lock, and only then linked to the lock's name. The
+// flock on sessionfs.lock dies with its holder, so the next one knows that
+// whatever is recorded there is nobody's, and removes exactly those inodes: a
+// lock of the same name that git made meanwhile is another inode and stays.
+
+const (
+	recordName   = "sessionfs.lock"
+	recordHeader = "sessionfs-lock 1\n"
+	lockSuffix   = ".lock"
+	pollFirst    = time.Millisecond
+	pollMax      = 25 * time.Millisecond
+)
+
+// gitLocks are the locks that one operation holds.
+type gitLocks struct {
+	r        *Repo
+	flock    disk.File // sessionfs.lock, flocked
+	record   disk.File // sessionfs.lock again, opened to append
+	deadline time.Time
+	taken    []*lockFile
+}
+
+// lockFile is one X.lock that we hold.
+type lockFile struct {
+	file   disk.File
+	path   string // X.lock
+	target string // X
+	done   bool   // renamed or removed
+}
+
+// lock takes .git/sessionfs.lock and clears what a dead holder left.
+func (r *Repo) lock(ctx context.Context) (*gitLocks, error) {
+	path := filepath.Join(r.git, recordName)
+	f, err := r.fs.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666&r.perm)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	l := &gitLocks{r: r, flock: f, deadline: time.Now().Add(r.opt.LockTimeout)}
+	err = l.wait(ctx, path, func() (bool, error) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == unix.EWOULDBLOCK || err == unix.EINTR {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := errors.Join(r.own(f), l.recover(path)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return l, nil
+}
+
+// wait polls try until it succeeds, fails, the deadline passes (ErrLocked) or
+// ctx ends.
+func (l *gitLocks) wait(ctx context.Context, path string, try func() (bool, error)) error {
+	for pause := pollFirst; ; pause = min(2*pause, pollMax) {
+		ok, err := try()
+		if err != nil {
+			return fmt.Errorf("lock %s: %w", path, err)
+		}
+		if ok {
+			return nil
+		}
+		if !time.Now().Before(l.deadline) {
+			return fmt.Errorf("lock %s: %w", path, ErrLocked)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// recover removes the Git locks that the record names, and begins a new record.
+func (l *gitLocks) recover(path string) error {
+	old, err := l.r.fs.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read lock record: %w", err)
+	}
+	for line := range strings.SplitSeq(string(old), "\n") {
+		if err := l.removeRecorded(line); err != nil {
+			return err
+		}
+	}
+	flags := os.O_WRONLY | os.O_APPEND
+	if len(old) > 0 {
+		flags |= os.O_TRUNC
+	}
+	if l.record, err = l.r.fs.OpenFile(path, flags, 0); err != nil {
+		return fmt.Errorf("open lock record: %w", err)
+	}
+	_, err = fmt.Fprintf(l.record, "%spid %d start %s\n", recordHeader, os.Getpid(), processStart())
+	if err != nil {
+		return errors.Join(fmt.Errorf("write lock record: %w", err), l.record.Close())
+	}
+	return nil
+}
+
+// removeRecorded handles one line "lock <inode> <path below .git>" of a dead
+// process. A line that was cut short names no file and is skipped.
+func (l *gitLocks) removeRecorded(line string) error {
+	rest, ok := strings.CutPrefix(line, "lock ")
+	if !ok {
+		return nil
+	}
+	ino, name, ok := strings.Cut(rest, " ")
+	if !ok || !filepath.IsLocal(name) {
+		return nil
+	}
+	path := filepath.Join(l.r.git, name)
+	fi, err := l.r.fs.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stale lock: %w", err)
+	}
+	if inode(fi) != ino {
+		return nil
+	}
+	l.r.opt.Log.Warn("removing a git lock that a dead process left", "path", path)
+	if err := l.r.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("stale lock: %w", err)
+	}
+	return nil
+}
+
+// take makes target.lock, waiting while somebody else holds it.
+func (l *gitLocks) take(ctx context.Context, target string) (*lockFile, error) {
+	lf := &lockFile{path: target + lockSuffix, target: target}
+	temp := filepath.Join(l.r.git, "sessionfs."+randomName()+".tmp")
+	var err error
+	if lf.file, err = l.r.create(temp, 0o666); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", target, err)
+	}
+	err = l.recordLock(lf, temp)
+	if err == nil {
+		err = l.wait(ctx, lf.path, func() (bool, error) { return l.link(temp, lf) })
+	}
+	err = errors.Join(err, l.discard(temp))
+	if err != nil {
+		return nil, errors.Join(err, lf.file.Close())
+	}
+	l.taken = append(l.taken, lf)
+	return lf, nil
+}
+
+// recordLock appends the lock, and the private file, to the record.
+func (l *gitLocks) recordLock(lf *lockFile, temp string) error {
+	fi, err := lf.file.Stat()
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", lf.target, err)
+	}
+	var b bytes.Buffer
+	for _, p := range []string{lf.path, temp} {
+		rel, err := filepath.Rel(l.r.git, p)
+		if err != nil {
+			return fmt.Errorf("lock %s: %w", lf.target, err)
+		}
+		fmt.Fprintf(&b, "lock %s %s\n", inode(fi), rel)
+	}
+	if _, err := l.record.Write(b.Bytes()); err != nil {
+		return fmt.Errorf("write lock record: %w", err)
+	}
+	return nil
+}
+
+// link gives the private file the lock's name.
+func (l *gitLocks) link(temp string, lf *lockFile) (bool, error) {
+	err := l.r.fs.Link(temp, lf.path)
+	if errors.Is(err, fs.ErrNotExist) { // the directory of a ref
+		if err := l.r.mkdir(filepath.Dir(lf.path)); err != nil {
+			return false, err
+		}
+		err = l.r.fs.Link(temp, lf.path)
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrExist):
+		return false, l.removePreBoot(lf.path)
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOSYS):
+		return l.createExclusive(lf)
+	}
+	return false, err
+}
+
+// createExclusive is link for file systems without hard links.
+func (l *gitLocks) createExclusive(lf *lockFile) (bool, error) {
+	f, err := l.r.create(lf.path, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return false, l.removePreBoot(lf.path)
+	}
+	if err != nil {
+		return false, err
+	}
+	old := lf.file
+	lf.file = f
+	return true, errors.Join(old.Close(), l.recordLock(lf, lf.path))
+}
+
+// removePreBoot removes a lock that is older than the machine's last start:
+// whoever made it, ours or git, is dead. The record cannot tell after a power
+// cut, for it is not synced.
+func (l *gitLocks) removePreBoot(path string) error {
+	fi, err := l.r.fs.Lstat(path)
+	if err != nil {
+		return nil // gone: try again
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return nil
+	}
+	const margin = 5 * time.Second
+	boot := time.Now().Add(-time.Duration(info.Uptime) * time.Second)
+	if !fi.ModTime().Before(boot.Add(-margin)) {
+		return nil
+	}
+	l.r.opt.Log.Warn("removing a git lock from before the last boot", "path", path)
+	return l.discard(path)
+}
+
+func (l *gitLocks) discard(path string) error {
+	if err := l.r.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// commit puts the lock's content in the target's place.
+func (l *gitLocks) commit(lf *lockFile) error {
+	if err := l.r.fs.Rename(lf.path, lf.target); err != nil {
+		return fmt.Errorf("replace %s: %w", lf.target, err)
+	}
+	lf.done = true
+	return nil
+}
+
+// release gives up everything that is still held. What cannot be removed stays
+// in the record for the next holder.
+func (l *gitLocks) release() error {
+	var errs []error
+	for _, lf := range l.taken {
+		if !lf.done {
+			errs = append(errs, l.discard(lf.path))
+		}
+		errs = append(errs, lf.file.Close())
+	}
+	if errors.Join(errs...) == nil {
+		f, err := l.r.fs.OpenFile(filepath.Join(l.r.git, recordName), os.O_WRONLY|os.O_TRUNC, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, l.record.Close(), l.flock.Close())...)
+}
+
+func inode(fi fs.FileInfo) string {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "0"
+	}
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+}
+
+// processStart is this process's start in clock ticks since boot; with the pid
+// it names a process for good.
+func processStart() string {
+	b, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return "0"
+	}
+	// The fields follow the command in parentheses; start time is the 22nd.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return "0"
+	}
+	if _, err := strconv.ParseUint(string(fields[19]), 10, 64); err != nil {
+		return "0"
+	}
+	return string(fields[19])
+}
+
+func randomName() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// isNotDir reports whether a path runs through something that is no directory.
+func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

@@ -1,0 +1,176 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+)
+
+// emptyTree is the tree without entries. Git knows it without an object, and
+// OpenProgram's repositories have none.
+var emptyTree = plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+
+// objectCacheSize bounds what a repository keeps of decoded objects; go-git's
+// own default, 96 MiB, would be too much for each of hundreds of them.
+const objectCacheSize = 1 * cache.MiByte
+
+// objectReader reads objects, loose or packed, here or in an alternate. Packs
+// come and go while we run (git gc): what is not found is looked up again on
+// the disk before it counts as missing.
+type objectReader struct {
+	fs     disk.FS
+	common string
+
+	mu   sync.Mutex
+	dirs []*filesystem.ObjectStorage // ours, then the alternates
+}
+
+// get returns an object. ErrNotFound wraps what is missing, ErrCorrupt what is
+// there and unreadable.
+func (o *objectReader) get(h plumbing.Hash) (plumbing.EncodedObject, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var err error
+	for range 2 {
+		if o.dirs == nil {
+			o.open()
+		}
+		var obj plumbing.EncodedObject
+		if obj, err = o.find(h); err == nil {
+			return obj, nil
+		}
+		o.dirs = nil // look at the disk afresh, next time or never
+	}
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return nil, fmt.Errorf("object %s: %w", h, ErrNotFound)
+	}
+	return nil, fmt.Errorf("object %s: %w: %w", h, ErrCorrupt, err)
+}
+
+func (o *objectReader) find(h plumbing.Hash) (plumbing.EncodedObject, error) {
+	var failed error
+	for _, d := range o.dirs {
+		obj, err := d.EncodedObject(plumbing.AnyObject, h)
+		if err == nil {
+			return obj, nil
+		}
+		if !errors.Is(err, plumbing.ErrObjectNotFound) {
+			failed = err
+		}
+	}
+	if failed == nil {
+		failed = plumbing.ErrObjectNotFound
+	}
+	return nil, failed
+}
+
+func (o *objectReader) open() {
+	shared := cache.NewObjectLRU(objectCacheSize)
+	for _, dir := range o.objectDirs() {
+		st := filesystem.NewStorageWithOptions(osfs.New(filepath.Dir(dir)), shared, filesystem.Options{})
+		o.dirs = append(o.dirs, &st.ObjectStorage)
+	}
+}
+
+// objectDirs are the object directories: the repository's own and those that
+// objects/info/alternates names, and theirs. go-git's own handling of
+// alternates resolves relative paths wrongly.
+func (o *objectReader) objectDirs() []string {
+	dirs := []string{filepath.Join(o.common, "objects")}
+	for i := 0; i < len(dirs) && len(dirs) < 16; i++ {
+		b, err := o.fs.ReadFile(filepath.Join(dirs[i], "info", "alternates"))
+		if err != nil {
+			continue
+		}
+		for line := range strings.SplitSeq(string(b), "\n") {
+			if line == "" || line[0] == '#' {
+				continue
+			}
+			if !filepath.IsAbs(line) {
+				line = filepath.Join(dirs[i], line)
+			}
+			// go-git looks for a directory of that name.
+			if filepath.Base(line) == "objects" {
+				dirs = append(dirs, filepath.Clean(line))
+			}
+		}
+	}
+	return dirs
+}
+
+// close forgets what is cached.
+func (o *objectReader) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dirs = nil
+}
+
+// bytes returns an object's content after checking its type.
+func (o *objectReader) bytes(h plumbing.Hash, want plumbing.ObjectType) ([]byte, error) {
+	if h == emptyTree && want == plumbing.TreeObject {
+		return nil, nil
+	}
+	obj, err := o.get(h)
+	if err != nil {
+		return nil, err
+	}
+	if obj.Type() != want {
+		return nil, fmt.Errorf("object %s: %w: a %s, not a %s", h, ErrCorrupt, obj.Type(), want)
+	}
+	r, err := obj.Reader()
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", h, err)
+	}
+	b, err := io.ReadAll(r)
+	return b, errors.Join(err, r.Close())
+}
+
+// commit decodes a commit.
+func (o *objectReader) commit(h plumbing.Hash) (*object.Commit, error) {
+	obj, err := o.get(h)
+	if err != nil {
+		return nil, err
+	}
+	var c object.Commit
+	if err := c.Decode(obj); err != nil {
+		return nil, fmt.Errorf("commit %s: %w: %w", h, ErrCorrupt, err)
+	}
+	return &c, nil
+}
+
+// rawTree decodes a tree into its entries, in stored order.
+func (o *objectReader) rawTree(h plumbing.Hash) ([]treeEntry, error) {
+	b, err := o.bytes(h, plumbing.TreeObject)
+	if err != nil {
+		return nil, err
+	}
+	entries, ok := decodeTree(b)
+	if !ok {
+		return nil, fmt.Errorf("tree %s: %w", h, ErrCorrupt)
+	}
+	return entries, nil
+}
+
+// checkContext is asked between steps that may be many.
+func checkContext(ctx context.Context) error {
+	return context.Cause(ctx)
+}
+
+// objectPath is where a loose object lies below the objects directory.
+func objectPath(h plumbing.Hash) string {
+	s := h.String()
+	return s[:2] + string(os.PathSeparator) + s[2:]
+}

@@ -1,0 +1,291 @@
+package gitrepo
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+)
+
+// objectWriter writes loose objects. Each lies under a temporary name (which
+// git prune knows and removes) until publish: then all are made durable side
+// by side, which costs hardly more than one, and only then get their names.
+type objectWriter struct {
+	r       *Repo
+	sync    bool
+	zw      *zlib.Writer
+	buf     bytes.Buffer
+	pending []pendingObject
+	seen    map[plumbing.Hash]bool
+}
+
+type pendingObject struct {
+	hash plumbing.Hash
+	temp string
+	file disk.File // nil when closed: nothing is left to sync
+}
+
+// maxOpenObjects bounds the descriptors that wait for a sync.
+const maxOpenObjects = 64
+
+// freshenAfter is the age from which an object that is used again gets a new
+// time, so that a git prune that runs meanwhile spares it.
+const freshenAfter = 24 * time.Hour
+
+func (r *Repo) newObjectWriter() (*objectWriter, error) {
+	zw, ok := r.writers.Get().(*zlib.Writer)
+	if !ok {
+		return nil, errors.New("no compressor")
+	}
+	return &objectWriter{r: r, sync: r.opt.Sync == SyncBatch, zw: zw, seen: map[plumbing.Hash]bool{}}, nil
+}
+
+// put writes an object from memory unless it is there already.
+func (w *objectWriter) put(typ plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
+	header := objectHeader(typ, int64(len(content)))
+	sum := sha1.New()
+	sum.Write(header)
+	sum.Write(content)
+	h := plumbing.Hash(sum.Sum(nil))
+	if w.exists(h) {
+		return h, nil
+	}
+	w.buf.Reset()
+	w.zw.Reset(&w.buf)
+	if err := writeAll(w.zw, header, content); err != nil {
+		return h, err
+	}
+	file, temp, err := w.temp()
+	if err != nil {
+		return h, err
+	}
+	if _, err := file.Write(w.buf.Bytes()); err != nil {
+		return h, errors.Join(fmt.Errorf("write object: %w", err), file.Close(), w.r.fs.Remove(temp))
+	}
+	return h, w.add(pendingObject{h, temp, file})
+}
+
+// putStream writes a blob of known size without holding it in memory. io.EOF
+// too early, or more than size, is errFileChanged.
+func (w *objectWriter) putStream(src io.Reader, size int64) (plumbing.Hash, error) {
+	file, temp, err := w.temp()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	sum := sha1.New()
+	w.zw.Reset(file)
+	err = w.copyStream(sum, src, size)
+	h := plumbing.Hash(sum.Sum(nil))
+	if err != nil || w.exists(h) {
+		return h, errors.Join(err, file.Close(), w.r.fs.Remove(temp))
+	}
+	return h, w.add(pendingObject{h, temp, file})
+}
+
+func (w *objectWriter) copyStream(sum hash.Hash, src io.Reader, size int64) error {
+	dst := io.MultiWriter(sum, w.zw)
+	if _, err := dst.Write(objectHeader(plumbing.BlobObject, size)); err != nil {
+		return err
+	}
+	n, err := io.Copy(dst, io.LimitReader(src, size+1))
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return errFileChanged
+	}
+	return w.zw.Close()
+}
+
+func writeAll(zw *zlib.Writer, parts ...[]byte) error {
+	for _, p := range parts {
+		if _, err := zw.Write(p); err != nil {
+			return err
+		}
+	}
+	return zw.Close()
+}
+
+func objectHeader(typ plumbing.ObjectType, size int64) []byte {
+	b := append([]byte(typ.String()), ' ')
+	return append(strconv.AppendInt(b, size, 10), 0)
+}
+
+// exists reports whether the object is pending or loose on disk. One that is
+// only packed is written again, which is harmless and saves loading packs. A
+// file without content is what a power cut leaves of an object.
+func (w *objectWriter) exists(h plumbing.Hash) bool {
+	if w.seen[h] {
+		return true
+	}
+	path := filepath.Join(w.r.common, "objects", objectPath(h))
+	fi, err := w.r.fs.Lstat(path)
+	if err != nil || fi.Size() == 0 {
+		return false
+	}
+	if time.Since(fi.ModTime()) > freshenAfter {
+		now := time.Now()
+		if os.Chtimes(path, now, now) != nil {
+			return false // somebody else's: write our own
+		}
+	}
+	w.seen[h] = true
+	return true
+}
+
+func (w *objectWriter) temp() (disk.File, string, error) {
+	temp := filepath.Join(w.r.common, "objects", "tmp_obj_"+randomName())
+	file, err := w.r.create(temp, 0o444)
+	if err != nil {
+		return nil, "", fmt.Errorf("write object: %w", err)
+	}
+	return file, temp, nil
+}
+
+func (w *objectWriter) add(p pendingObject) error {
+	w.seen[p.hash] = true
+	w.pending = append(w.pending, p)
+	if !w.sync {
+		return w.settle(len(w.pending) - 1)
+	}
+	if len(w.pending)%maxOpenObjects == 0 {
+		return w.syncOpen()
+	}
+	return nil
+}
+
+// settle closes one pending object.
+func (w *objectWriter) settle(i int) error {
+	f := w.pending[i].file
+	w.pending[i].file = nil
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// syncOpen makes the content of what is open durable.
+func (w *objectWriter) syncOpen() error {
+	var jobs []func() error
+	for i := range w.pending {
+		if f := w.pending[i].file; f != nil {
+			jobs = append(jobs, f.Sync)
+		}
+	}
+	err := sideBySide(jobs)
+	for i := range w.pending {
+		err = errors.Join(err, w.settle(i))
+	}
+	return err
+}
+
+// publish makes all objects durable, together with what also syncs (the index
+// and the ref, still locks), and gives the objects their names.
+func (w *objectWriter) publish(also ...disk.File) error {
+	if w.sync {
+		if err := w.syncWith(also); err != nil {
+			return fmt.Errorf("sync objects: %w", err)
+		}
+	}
+	objects := filepath.Join(w.r.common, "objects")
+	dirs := map[string]bool{}
+	for i, p := range w.pending {
+		path := filepath.Join(objects, objectPath(p.hash))
+		made, err := w.rename(p.temp, path)
+		if err != nil {
+			return fmt.Errorf("publish object: %w", err)
+		}
+		w.pending[i].temp = ""
+		dirs[filepath.Dir(path)] = true
+		if made {
+			dirs[objects] = true
+		}
+	}
+	if !w.sync {
+		return nil
+	}
+	return w.r.syncDirs(dirs)
+}
+
+func (w *objectWriter) syncWith(also []disk.File) error {
+	jobs := make([]func() error, 0, len(also)+1)
+	for _, f := range also {
+		jobs = append(jobs, f.Sync)
+	}
+	return sideBySide(append(jobs, w.syncOpen))
+}
+
+// rename publishes one object; made reports that its directory is new.
+func (w *objectWriter) rename(temp, path string) (made bool, err error) {
+	err = w.r.fs.Rename(temp, path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	dir := filepath.Dir(path)
+	if err := w.r.fs.Mkdir(dir, 0o777&w.r.perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return false, err
+	}
+	if w.r.give {
+		if err := w.r.fs.Lchown(dir, w.r.uid, w.r.gid); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return false, err
+		}
+	}
+	return true, w.r.fs.Rename(temp, path)
+}
+
+// close gives up what was not published and returns the compressor.
+func (w *objectWriter) close() error {
+	var errs []error
+	for i := range w.pending {
+		errs = append(errs, w.settle(i))
+		if t := w.pending[i].temp; t != "" {
+			if err := w.r.fs.Remove(t); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	w.zw.Reset(io.Discard)
+	w.r.writers.Put(w.zw)
+	w.pending = nil
+	return errors.Join(errs...)
+}
+
+// syncDirs makes the names in several directories durable.
+func (r *Repo) syncDirs(dirs map[string]bool) error {
+	jobs := make([]func() error, 0, len(dirs))
+	for d := range dirs {
+		jobs = append(jobs, func() error { return r.fs.SyncDir(d) })
+	}
+	if err := sideBySide(jobs); err != nil {
+		return fmt.Errorf("sync directories: %w", err)
+	}
+	return nil
+}
+
+// sideBySide runs jobs at once and waits: the file system joins syncs that run
+// at the same time into one.
+func sideBySide(jobs []func() error) error {
+	if len(jobs) == 1 {
+		return jobs[0]()
+	}
+	errs := make([]error, len(jobs))
+	var wg sync.WaitGroup
+	for i, job := range jobs {
+		wg.Go(func() { errs[i] = job() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,214 @@
+package gitrepo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// headRef is what HEAD says: a branch, or (detached) a commit itself.
+type headRef struct {
+	ref  string // full name of the branch, "HEAD" when detached
+	hash plumbing.Hash
+	born bool // the ref exists; otherwise hash is zero
+}
+
+const maxSymrefs = 5
+
+// readHead resolves HEAD.
+func (r *Repo) readHead() (headRef, error) {
+	name := "HEAD"
+	for range maxSymrefs {
+		target, hash, ok, err := r.readRef(name)
+		switch {
+		case err != nil:
+			return headRef{}, err
+		case target != "":
+			name = target
+		case !ok && name == "HEAD":
+			return headRef{}, fmt.Errorf("%s: %w: no HEAD", r.work, ErrNotRepository)
+		default:
+			return headRef{ref: name, hash: hash, born: ok}, nil
+		}
+	}
+	return headRef{}, fmt.Errorf("HEAD: %w: symbolic refs do not end", ErrCorrupt)
+}
+
+// refDir is where the file of a ref lies: a linked work tree has its own HEAD
+// and shares everything below refs/.
+func (r *Repo) refDir(name string) string {
+	if strings.HasPrefix(name, "refs/") {
+		return r.common
+	}
+	return r.git
+}
+
+// readRef reads one ref: the target of a symbolic one, else its hash; ok is
+// false when it does not exist, as a file or packed.
+func (r *Repo) readRef(name string) (target string, h plumbing.Hash, ok bool, err error) {
+	if !validRefName(name) {
+		return "", h, false, fmt.Errorf("ref %q: %w", name, ErrCorrupt)
+	}
+	path := filepath.Join(r.refDir(name), name)
+	// An old-fashioned HEAD is a symlink to the branch's file.
+	if link, err := r.fs.Readlink(path); err == nil && strings.HasPrefix(link, "refs/") {
+		return link, h, true, nil
+	}
+	b, err := r.fs.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) || isDirectory(r, path, err) {
+		h, ok, err = r.packedRef(name)
+		return "", h, ok, err
+	}
+	if err != nil {
+		return "", h, false, fmt.Errorf("ref %s: %w", name, err)
+	}
+	text := strings.TrimRight(string(b), " \t\r\n")
+	if t, isSym := strings.CutPrefix(text, "ref:"); isSym {
+		return strings.TrimLeft(t, " \t"), h, true, nil
+	}
+	if h, ok = parseHash(text); !ok {
+		return "", h, false, fmt.Errorf("ref %s: %w: %d bytes that are no object name", name, ErrCorrupt, len(b))
+	}
+	return "", h, true, nil
+}
+
+func isDirectory(r *Repo, path string, err error) bool {
+	if err == nil {
+		return false
+	}
+	fi, serr := r.fs.Lstat(path)
+	return serr == nil && fi.IsDir()
+}
+
+// packedRef looks a ref up in packed-refs.
+func (r *Repo) packedRef(name string) (plumbing.Hash, bool, error) {
+	b, err := r.fs.ReadFile(filepath.Join(r.common, "packed-refs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return plumbing.ZeroHash, false, nil
+	}
+	if err != nil {
+		return plumbing.ZeroHash, false, fmt.Errorf("packed-refs: %w", err)
+	}
+	for line := range bytes.Lines(b) {
+		hash, ref, ok := strings.Cut(strings.TrimRight(string(line), "\r\n"), " ")
+		if !ok || ref != name || hash == "" || hash[0] == '#' {
+			continue
+		}
+		h, ok := parseHash(hash)
+		if !ok {
+			return h, false, fmt.Errorf("packed-refs: %w", ErrCorrupt)
+		}
+		return h, true, nil
+	}
+	return plumbing.ZeroHash, false, nil
+}
+
+func parseHash(s string) (plumbing.Hash, bool) {
+	if len(s) < 40 || len(s) > 40 && s[40] != ' ' && s[40] != '\t' {
+		return plumbing.ZeroHash, false
+	}
+	if !plumbing.IsHash(s[:40]) {
+		return plumbing.ZeroHash, false
+	}
+	return plumbing.NewHash(s[:40]), true
+}
+
+// validRefName keeps a ref below the repository: HEAD or refs/...
+func validRefName(name string) bool {
+	if name == "HEAD" {
+		return true
+	}
+	return strings.HasPrefix(name, "refs/") && filepath.IsLocal(name) && !strings.Contains(name, "..") &&
+		!strings.HasSuffix(name, lockSuffix) && !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f })
+}
+
+// refUpdate is a change of HEAD's branch that holds its locks.
+type refUpdate struct {
+	old, new headRef
+	head     *lockFile // HEAD.lock, nil when detached: then ref is it
+	ref      *lockFile
+}
+
+// errHeadMoved says that HEAD is no longer what the commit was built on.
+var errHeadMoved = errors.New("HEAD moved")
+
+// lockHead locks HEAD and its branch, verifies that they are still old, and
+// writes the new value into the lock. It is not visible yet.
+func (l *gitLocks) lockHead(ctx context.Context, old headRef, hash plumbing.Hash) (*refUpdate, error) {
+	u := &refUpdate{old: old, new: headRef{old.ref, hash, true}}
+	var err error
+	if old.ref != "HEAD" {
+		if u.head, err = l.take(ctx, filepath.Join(l.r.git, "HEAD")); err != nil {
+			return nil, err
+		}
+	}
+	if u.ref, err = l.take(ctx, filepath.Join(l.r.refDir(old.ref), old.ref)); err != nil {
+		return nil, err
+	}
+	now, err := l.r.readHead()
+	if err != nil {
+		return nil, err
+	}
+	if now != old {
+		return nil, errHeadMoved
+	}
+	if _, err := u.ref.file.Write([]byte(hash.String() + "\n")); err != nil {
+		return nil, fmt.Errorf("write %s: %w", u.ref.path, err)
+	}
+	return u, nil
+}
+
+// reflog appends the update to the logs of HEAD and of the branch, where git
+// would.
+func (r *Repo) reflog(c *gitConfig, u *refUpdate, who string, when time.Time, message string) error {
+	old := u.old.hash
+	line := fmt.Sprintf("%s %s %s %s\t%s\n", old, u.new.hash, who, stamp(when), strings.Join(strings.Fields(message), " "))
+	names := []string{"HEAD"}
+	if u.new.ref != "HEAD" {
+		names = append(names, u.new.ref)
+	}
+	for _, name := range names {
+		if err := r.appendReflog(c, name, line); err != nil {
+			return fmt.Errorf("reflog of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Repo) appendReflog(c *gitConfig, name, line string) error {
+	path := filepath.Join(r.refDir(name), "logs", name)
+	f, err := r.fs.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if !c.boolean("core.logallrefupdates", true) || !loggedByDefault(c, name) {
+			return nil
+		}
+		if err := r.mkdir(filepath.Dir(path)); err != nil {
+			return err
+		}
+		f, err = r.create(path, 0o666)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(line))
+	return errors.Join(err, f.Close())
+}
+
+// loggedByDefault reports whether git begins a log for the ref.
+func loggedByDefault(c *gitConfig, name string) bool {
+	return name == "HEAD" || strings.HasPrefix(name, "refs/heads/") ||
+		strings.EqualFold(c.str("core.logallrefupdates"), "always")
+}
+
+// stamp is a time as commits and reflogs hold it.
+func stamp(t time.Time) string {
+	return fmt.Sprintf("%d %s", t.Unix(), t.Format("-0700"))
+}
