@@ -1,0 +1,389 @@
+package registry
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/internal/stamp"
+)
+
+// Registry is index.json in memory. It is safe for concurrent use.
+type Registry struct {
+	fs   disk.FS
+	path string
+
+	// ioMu makes Flush and Reload follow each other. It is taken before mu
+	// and held across I/O, which mu never is.
+	ioMu    sync.Mutex
+	stamp   stamp.Stamp     // of base's file; guarded by ioMu
+	foreign map[string]bool // changed by others, not yet reported; guarded by ioMu
+
+	unsynced bool // a write failed: the file may be new, but not durable; guarded by ioMu
+
+	mu      sync.Mutex
+	base    *file              // the file as last read or written
+	pending map[string]*change // by id, not yet in the file
+	seq     int                // of the last change
+}
+
+// change is what is to become of one row. It is immutable: another Put of the
+// row makes another change, so that Flush can tell what it has written from
+// what came since.
+type change struct {
+	// row is the row as it is now, nil when deleted.
+	row *jsonedit.Object
+	// seq orders the rows that are new to the file.
+	seq int
+	// whole: the row is to be as it is here, whatever others wrote. Else only
+	// fields are.
+	whole  bool
+	fields map[string][]byte
+}
+
+// Open reads the registry at path. Whatever the file holds is no error: see
+// State. The error is that of a file which cannot be read; then there is no
+// Registry.
+func Open(f disk.FS, path string) (*Registry, State, error) {
+	r := &Registry{fs: f, path: path, foreign: map[string]bool{}, pending: map[string]*change{}}
+	now, err := stamp.Take(f, path, time.Now())
+	if err != nil {
+		return nil, Missing, fmt.Errorf("registry: %w", err)
+	}
+	text, err := f.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.base = emptyFile()
+		return r, Missing, nil
+	}
+	if err != nil {
+		return nil, Missing, fmt.Errorf("registry: %w", err)
+	}
+	var state State
+	if r.base, state = parse(text); state == Loaded {
+		r.stamp = now
+	}
+	return r, state, nil
+}
+
+// Row returns a copy of a session's row.
+func (r *Registry) Row(id string) (*jsonedit.Object, bool) {
+	r.mu.Lock()
+	c, base := r.pending[id], r.base
+	r.mu.Unlock()
+	return rowOf(base, c, id)
+}
+
+// rowOf returns a row with a change applied; c may be nil.
+func rowOf(base *file, c *change, id string) (*jsonedit.Object, bool) {
+	if c != nil {
+		if c.row == nil {
+			return nil, false
+		}
+		return c.row.Clone(), true
+	}
+	raw, ok := base.row(id)
+	if !ok {
+		return nil, false
+	}
+	// A copy, so that a row kept by the caller does not keep all of the text.
+	row, err := jsonedit.ParseObject(bytes.Clone(raw))
+	return row, err == nil // what is no object is no row
+}
+
+// Rows yields copies of all rows in file order, new ones last. It is a view of
+// the moment it starts.
+func (r *Registry) Rows() iter.Seq2[string, *jsonedit.Object] {
+	return func(yield func(string, *jsonedit.Object) bool) {
+		base, pending := r.snapshot()
+		one := func(id string) bool {
+			row, ok := rowOf(base, pending[id], id)
+			return !ok || yield(id, row)
+		}
+		if !base.ids(one) {
+			return
+		}
+		for _, id := range newRows(base, pending) {
+			if !one(id) {
+				return
+			}
+		}
+	}
+}
+
+func (r *Registry) snapshot() (*file, map[string]*change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.base, maps.Clone(r.pending)
+}
+
+// newRows returns the ids of the changed rows that a text lacks, in the order
+// in which they came.
+func newRows(f *file, pending map[string]*change) []string {
+	var ids []string
+	for id, c := range pending {
+		if _, there := f.last[id]; !there && c.row != nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(pending[a].seq, pending[b].seq) })
+	return ids
+}
+
+// Len returns the number of rows.
+func (r *Registry) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.base.last)
+	for id, c := range r.pending {
+		_, had := r.base.last[id]
+		if had && c.row == nil {
+			n--
+		}
+		if !had && c.row != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Put sets fields of a session's row to raw JSON values, in memory; nil
+// removes a field. A session without a row gets a fresh one, at the end. Keys
+// that are not among Fields are ignored: a row never has them. Values that are
+// there already make nothing dirty.
+func (r *Registry) Put(id string, fields map[string][]byte) {
+	fields = usable(fields)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.pending[id]
+	row, had := rowOf(r.base, old, id)
+	if !had {
+		row = newRow(id)
+	}
+	before := row.Bytes()
+	row = apply(row, fields)
+	if had && bytes.Equal(before, row.Bytes()) {
+		return
+	}
+	next := &change{row: row, fields: fields}
+	if old != nil {
+		next.whole = old.whole
+		next.fields = maps.Clone(old.fields)
+		if next.fields == nil {
+			next.fields = map[string][]byte{}
+		}
+		maps.Copy(next.fields, fields)
+	}
+	r.setLocked(id, next)
+}
+
+// SetRow makes a session's row as given, in memory, whatever it was.
+func (r *Registry) SetRow(id string, row *jsonedit.Object) {
+	row = relaid(row)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, had := rowOf(r.base, r.pending[id], id); had && bytes.Equal(old.Bytes(), row.Bytes()) {
+		return
+	}
+	r.setLocked(id, &change{row: row, whole: true})
+}
+
+// Delete removes a session's row, in memory; Flush removes it from the file
+// also when another writer has put it there meanwhile.
+func (r *Registry) Delete(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.setLocked(id, &change{whole: true})
+}
+
+// setLocked makes c the change of a row. Requires r.mu.
+func (r *Registry) setLocked(id string, c *change) {
+	if old := r.pending[id]; old != nil && old.row != nil {
+		c.seq = old.seq
+	} else {
+		r.seq++
+		c.seq = r.seq
+	}
+	r.pending[id] = c
+}
+
+// Dirty reports whether there is something to Flush.
+func (r *Registry) Dirty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pending) > 0
+}
+
+// Bytes returns the text that the file would have now: as it was read or
+// written last, with the changes since. The caller must not write to it.
+func (r *Registry) Bytes() []byte {
+	base, pending := r.snapshot()
+	if len(pending) == 0 {
+		return base.text
+	}
+	return merge(base, pending).text
+}
+
+// Flush writes the changes into the file, durably: it is read again, the
+// changed rows and fields are put in, and all else is left byte for byte. The
+// caller holds a lock that the other writers who take one take too. Nothing to
+// write is no error and no I/O. On error the changes stay, and the next Flush
+// tries again; the file may hold them nevertheless, when only the sync of its
+// directory failed.
+//
+// A file that is gone or damaged by now is replaced by what is in memory.
+func (r *Registry) Flush(ctx context.Context) error {
+	r.ioMu.Lock()
+	defer r.ioMu.Unlock()
+	base, pending := r.snapshot()
+	if len(pending) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	current, state, err := r.current(base)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	merged := merge(current, pending)
+	if r.unsynced || state != Loaded || !bytes.Equal(merged.text, current.text) {
+		r.unsynced = true
+		if err := disk.WriteAtomic(r.fs, r.path, merged.text, disk.WriteOptions{}); err != nil {
+			return fmt.Errorf("registry: %w", err)
+		}
+		r.unsynced = false
+	}
+	r.noteForeign(base, current)
+	if r.stamp, err = stamp.Take(r.fs, r.path, time.Now()); err != nil {
+		r.stamp = stamp.Stamp{} // the next Reload looks for itself
+	}
+	r.install(merged, pending)
+	return nil
+}
+
+// current returns what the file holds, base when that is the same or nothing
+// usable. Requires r.ioMu.
+func (r *Registry) current(base *file) (*file, State, error) {
+	text, err := r.fs.ReadFile(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return base, Missing, nil
+	}
+	if err != nil {
+		return nil, Missing, err
+	}
+	if bytes.Equal(text, base.text) {
+		return base, Loaded, nil
+	}
+	current, state := parse(text)
+	if state != Loaded {
+		return base, state, nil
+	}
+	return current, Loaded, nil
+}
+
+// merge puts the pending changes into a text. Rows that another writer dropped
+// while we changed them come back.
+func merge(f *file, pending map[string]*change) *file {
+	rows := make(map[string][]byte, len(pending))
+	for id, c := range pending {
+		rows[id] = nil
+		if row := c.onto(f, id).row; row != nil {
+			rows[id] = row.Bytes()
+		}
+	}
+	return compose(f, rows, newRows(f, pending))
+}
+
+// onto returns the change with the row that it makes of f's.
+func (c *change) onto(f *file, id string) *change {
+	if c.row == nil || c.whole {
+		return c
+	}
+	theirs, ok := rowOf(f, nil, id)
+	if !ok {
+		return c // dropped by them, or no row at all: ours as it is
+	}
+	return &change{row: apply(theirs, c.fields), seq: c.seq, fields: c.fields}
+}
+
+// install makes next the base, drops the changes that it holds, and puts those
+// that came since on top of it.
+func (r *Registry) install(next *file, written map[string]*change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.base = next
+	for id, c := range r.pending {
+		if written[id] == c {
+			delete(r.pending, id)
+			continue
+		}
+		r.pending[id] = c.onto(next, id)
+	}
+}
+
+// noteForeign remembers what others changed between two texts. Requires
+// r.ioMu.
+func (r *Registry) noteForeign(old, next *file) {
+	if old == next {
+		return
+	}
+	for _, id := range diff(old, next) {
+		r.foreign[id] = true
+	}
+}
+
+// Reload reads the file again if it changed, and returns the ids of the
+// sessions whose rows other writers changed, added or removed since the last
+// Reload, sorted. Changes not yet flushed stay on top.
+//
+// A file that is gone or damaged changes nothing in memory; the error then
+// wraps fs.ErrNotExist or ErrDamaged.
+func (r *Registry) Reload() (changed []string, err error) {
+	r.ioMu.Lock()
+	defer r.ioMu.Unlock()
+	now, err := stamp.Take(r.fs, r.path, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	if !r.stamp.Same(now) {
+		if err := r.reload(); err != nil {
+			return nil, err
+		}
+	}
+	changed = slices.Sorted(maps.Keys(r.foreign))
+	clear(r.foreign)
+	return changed, nil
+}
+
+// reload reads the file. Requires r.ioMu.
+func (r *Registry) reload() error {
+	now, err := stamp.Take(r.fs, r.path, time.Now())
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	text, err := r.fs.ReadFile(r.path)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	base, _ := r.snapshot()
+	if !bytes.Equal(text, base.text) {
+		next, state := parse(text)
+		if state != Loaded {
+			return fmt.Errorf("%w: %s", ErrDamaged, state)
+		}
+		r.noteForeign(base, next)
+		r.install(next, nil)
+	}
+	r.stamp = now
+	return nil
+}
