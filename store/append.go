@@ -29,8 +29,20 @@ func (s *Store) AppendText(ctx context.Context, id, role, text string) (AppendRe
 	msg := jsonedit.NewObject()
 	msg.Set("role", jsonedit.AppendString(nil, role))
 	msg.Set("content", jsonedit.AppendString(nil, text))
-	return s.append(ctx, id, msg, role != "assistant")
+	if role == "assistant" {
+		return s.append(ctx, id, msg, appendReply)
+	}
+	return s.append(ctx, id, msg, appendGuarded)
 }
+
+// appendKind says what an append does beside appending.
+type appendKind int
+
+const (
+	appendPlain   appendKind = iota
+	appendGuarded            // refused while a run is active
+	appendReply              // ends a turn, which is committed
+)
 
 // AppendMessage appends a message dict (reference 2.11 and 6.7); the id is
 // chosen when it has none, and a message without a "predecessor" key chains
@@ -42,22 +54,25 @@ func (s *Store) AppendMessage(ctx context.Context, id string, msg []byte) (Appen
 		return AppendResult{}, &Error{Code: Invalid, Op: "append", Session: id, Err: err,
 			Hint: `a message is one JSON object: {"role": "user", "content": "…"}`}
 	}
-	return s.append(ctx, id, obj, false)
+	return s.append(ctx, id, obj, appendPlain)
 }
 
-func (s *Store) append(ctx context.Context, id string, msg *jsonedit.Object, guarded bool) (AppendResult, error) {
+func (s *Store) append(ctx context.Context, id string, msg *jsonedit.Object, kind appendKind) (AppendResult, error) {
 	var res AppendResult
 	err := s.change(ctx, "append", id, 0, func(t *tx) error {
-		if guarded {
+		if kind == appendGuarded {
 			if err := t.refuseActiveRun(); err != nil {
 				return err
 			}
 		}
 		var err error
-		res, err = t.append(msg)
-		return err
+		if res, err = t.append(msg); err != nil || kind != appendReply {
+			return err
+		}
+		t.commitTurn(ctx)
+		return nil
 	})
-	if err == nil && !res.Existed {
+	if err == nil && !res.Existed && kind != appendReply {
 		s.Dirty(id)
 	}
 	return res, err
@@ -148,8 +163,8 @@ func (t *tx) newNodeID() string {
 	}
 }
 
-// addNode writes a new history file durably and makes the state with it
-// current.
+// addNode writes a new history file durably. It is shown together with the
+// meta.json that follows.
 func (t *tx) addNode(spec nodefile.Spec, node dag.Node) error {
 	raw := spec.Encode()
 	name := nodefile.FileName(spec.Seq, spec.Role, spec.ID)
@@ -170,7 +185,7 @@ func (t *tx) addNode(spec nodefile.Spec, node dag.Node) error {
 	next.Index = t.sn.Index.Append(node)
 	next.entries = append(t.sn.entries, entry)
 	next.maxSeq = max(t.sn.maxSeq, node.Seq)
-	t.become(next)
+	t.ahead = next
 	return nil
 }
 

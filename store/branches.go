@@ -242,7 +242,11 @@ const maxBranchName = 80
 // does (reference 6.11). NotFound for an unknown node, Invalid, Exists when
 // another node carries the name.
 func (s *Store) SetBranchName(ctx context.Context, id, node, name string) error {
-	return s.change(ctx, "name branch", id, 0, func(t *tx) error { return t.nameBranch(node, name) })
+	err := s.change(ctx, "name branch", id, 0, func(t *tx) error { return t.nameBranch(node, name) })
+	if err == nil {
+		s.Dirty(id)
+	}
+	return err
 }
 
 func (t *tx) nameBranch(node, name string) error {
@@ -274,7 +278,7 @@ func (t *tx) nameBranch(node, name string) error {
 // DeleteBranchName removes a node's name, and with it the whole entry, as the
 // peer does (reference 6.11). NotFound when the node has no name.
 func (s *Store) DeleteBranchName(ctx context.Context, id, node string) error {
-	return s.change(ctx, "remove branch name", id, 0, func(t *tx) error {
+	err := s.change(ctx, "remove branch name", id, 0, func(t *tx) error {
 		if e, ok := t.sn.branchEntries()[node]; !ok || !e.named {
 			return t.fail(NotFound, node, errors.New("the branch has no name"))
 		}
@@ -284,6 +288,10 @@ func (s *Store) DeleteBranchName(ctx context.Context, id, node string) error {
 		m.Set("branches", branches.Bytes())
 		return t.writeMeta(m)
 	})
+	if err == nil {
+		s.Dirty(id)
+	}
+	return err
 }
 
 // branchesOf returns meta.branches to be edited; what is not an object counts

@@ -34,24 +34,37 @@ func TurnMessage(userText string, failed bool) string {
 // An empty message is made from the last user message.
 func (s *Store) CommitTurn(ctx context.Context, id, message string) (c Commit, ok bool, err error) {
 	err = s.change(ctx, "commit", id, 0, func(t *tx) error {
-		s.clean(id)
 		if message == "" {
 			message = t.defaultMessage()
 		}
-		r, err := t.repo()
-		if err != nil {
-			return err
-		}
-		gc, changed, err := r.CommitAll(ctx, message)
-		if err != nil {
-			s.Dirty(id)
-			return t.diskFail("git", err)
-		}
-		ok = changed
-		c = Commit{Hash: gc.Hash, Short: gc.Short, Message: gc.Message, Time: gc.Time}
-		return nil
+		var err error
+		c, ok, err = t.commit(ctx, message)
+		return err
 	})
 	return c, ok, err
+}
+
+// commit commits what changed in the session's repository.
+func (t *tx) commit(ctx context.Context, message string) (Commit, bool, error) {
+	t.s.clean(t.se.id)
+	r, err := t.repo()
+	if err != nil {
+		return Commit{}, false, err
+	}
+	c, changed, err := r.CommitAll(ctx, message)
+	if err != nil {
+		t.s.Dirty(t.se.id)
+		return Commit{}, false, t.diskFail("git", err)
+	}
+	return Commit{Hash: c.Hash, Short: c.Short, Message: c.Message, Time: c.Time}, changed, nil
+}
+
+// commitTurn commits a turn that has ended. What the turn said is durable
+// without it, so a commit that fails is only logged, and made up for later.
+func (t *tx) commitTurn(ctx context.Context) {
+	if _, _, err := t.commit(ctx, t.defaultMessage()); err != nil {
+		t.s.log.Warn("commit turn", "session", t.se.id, "err", err)
+	}
 }
 
 // defaultMessage is a turn's message for the newest user message on the

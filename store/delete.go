@@ -269,24 +269,34 @@ func (s *Store) filesBelow(dir, except string) string {
 	return ""
 }
 
-// committedContent looks for content in the newest commit: a file that is not
-// part of an empty session.
+// committedContent looks for content in the repository's commits, all of them:
+// a file that is not part of an empty session.
 func (t *tx) committedContent(ctx context.Context) (string, error) {
 	r, err := t.repo()
 	if err != nil {
 		return "", err
 	}
-	files, err := r.HeadFiles(ctx)
+	commits, err := r.Log(ctx, 0)
 	if err != nil {
 		return "", t.fail(Corrupt, ".git", err)
 	}
-	for _, f := range files {
-		switch {
-		case f == metaFile, f == workDir+"/.gitkeep":
-		case strings.HasPrefix(f, historyDir+"/") && strings.HasSuffix(f, "-"+dag.RootID+".json"):
-		default:
-			return "committed content", nil
+	for _, c := range commits {
+		paths, err := r.ChangedPaths(ctx, c.Hash)
+		if err != nil {
+			return "", t.fail(Corrupt, ".git", err)
+		}
+		for _, p := range paths {
+			if !emptySessionPath(p) {
+				return "committed content", nil
+			}
 		}
 	}
 	return "", nil
+}
+
+// emptySessionPath reports whether a committed path is one that a session has
+// before anybody put something into it.
+func emptySessionPath(p string) bool {
+	return p == metaFile || p == workDir+"/.gitkeep" ||
+		strings.HasPrefix(p, historyDir+"/") && strings.HasSuffix(p, "-"+dag.RootID+".json")
 }

@@ -29,8 +29,8 @@ func assignHead(m *jsonedit.Object, node string) {
 // refuses (RunActive, NotFound, Ambiguous, SummaryHead, Conflict, Corrupt,
 // Locked, ReadOnly), writes meta.json durably, re-reads the branch and
 // publishes the change, in that order. Nothing else in meta.json changes
-// (reference 6.10: neither updated_at nor head_version), and nothing is
-// committed to Git. A head that is where it is asked to be is not written.
+// (reference 6.10: neither updated_at nor head_version). Git is left alone; the
+// next commit takes the move along (Dirty). A head that is where it is asked to be is not written.
 func (s *Store) SetHead(ctx context.Context, id string, ref Ref, mv HeadMove) (node string, err error) {
 	err = s.change(ctx, "set head", id, mv.LockTimeout, func(t *tx) error {
 		n, err := t.sn.Resolve(ref)
@@ -40,6 +40,9 @@ func (s *Store) SetHead(ctx context.Context, id string, ref Ref, mv HeadMove) (n
 		node = n
 		return t.moveHead(n, mv.Expect)
 	})
+	if err == nil {
+		s.Dirty(id)
+	}
 	return node, err
 }
 

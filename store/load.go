@@ -67,7 +67,7 @@ func (s *Store) build(id string, place layout.Place, m meta, fp fingerprint, old
 	} else {
 		s.readHistory(sn, old)
 	}
-	sn.restored = s.restored(id)
+	sn.restored, sn.unreachable = s.restored(id), place.Unreachable
 	sn.diagnose()
 	return sn
 }
@@ -77,7 +77,11 @@ func (sn *Snapshot) describe(place layout.Place) {
 	sn.Head = sn.meta.head()
 	sn.Archived = sn.meta.obj.Truthy("archived")
 	sn.MTime = sn.fp.mtime()
-	if fi, err := sn.s.fs.Lstat(place.Dir); err == nil {
+	fi, err := sn.s.fs.Lstat(place.Dir)
+	if err != nil { // unreachable: shown with the root's owner
+		fi, err = sn.s.fs.Lstat(sn.s.root)
+	}
+	if err == nil {
 		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 			sn.UID, sn.GID = st.Uid, st.Gid
 		}
@@ -257,7 +261,10 @@ func (sn *Snapshot) diagnose() {
 	case sn.meta.obj.Str("id") != "" && sn.meta.obj.Str("id") != sn.ID:
 		add(metaFile, "its id names another session: "+sn.meta.obj.Str("id"))
 	}
-	if !sn.Openable {
+	switch {
+	case sn.unreachable:
+		add("", "its recorded place cannot be reached: "+sn.Dir)
+	case !sn.Openable:
 		add("", "the repository or its history is missing: nothing can be changed here")
 	}
 	if sn.restored > 0 {

@@ -25,6 +25,9 @@ type tx struct {
 	place   layout.Place
 	sn      *Snapshot
 	changes []*Change
+	// ahead is the state with what was written since sn became current, when
+	// one change takes several writes: they are shown together.
+	ahead *Snapshot
 }
 
 // change runs fn with the locks of a session held, and publishes afterwards
@@ -130,7 +133,7 @@ func (t *tx) editMeta() *jsonedit.Object { return t.sn.meta.obj.Clone() }
 // text that is what the disk holds already is not written.
 func (t *tx) writeMeta(obj *jsonedit.Object) error {
 	raw := obj.Bytes()
-	if string(raw) == string(t.sn.meta.raw) {
+	if t.ahead == nil && string(raw) == string(t.sn.meta.raw) {
 		return nil
 	}
 	path := filepath.Join(t.place.Dir, metaFile)
@@ -140,7 +143,10 @@ func (t *tx) writeMeta(obj *jsonedit.Object) error {
 		t.reread()
 		return t.diskFail(metaFile, err)
 	}
-	next := t.sn.next()
+	next := t.ahead
+	if next == nil {
+		next = t.sn.next()
+	}
 	next.meta = meta{raw: raw, obj: obj}
 	t.become(next)
 	return nil
@@ -153,7 +159,7 @@ func (sn *Snapshot) next() *Snapshot {
 		ID: sn.ID, Dir: sn.Dir, Index: sn.Index, Openable: sn.Openable, Legacy: sn.Legacy,
 		UID: sn.UID, GID: sn.GID,
 		s: sn.s, meta: sn.meta, entries: sn.entries, bad: sn.bad,
-		fileProblems: sn.fileProblems, restored: sn.restored, maxSeq: sn.maxSeq,
+		fileProblems: sn.fileProblems, restored: sn.restored, unreachable: sn.unreachable, maxSeq: sn.maxSeq,
 	}
 }
 
@@ -167,7 +173,7 @@ func (t *tx) become(next *Snapshot) {
 	next.describe(t.place)
 	next.diagnose()
 	t.s.swapLocked(t.se, next)
-	t.sn = next
+	t.sn, t.ahead = next, nil
 	c := &Change{ID: t.se.id, Old: old, New: next, Row: true, Listing: old.Archived != next.Archived}
 	t.s.swapped(*c)
 	t.changes = append(t.changes, c)
@@ -177,7 +183,7 @@ func (t *tx) become(next *Snapshot) {
 // failed at a point where it is not known what became of it.
 func (t *tx) reread() {
 	sn, c := t.s.rereadLocked(context.Background(), t.se, t.place, true)
-	t.sn = sn
+	t.sn, t.ahead = sn, nil
 	if c != nil {
 		c.Foreign = false
 		t.changes = append(t.changes, c)

@@ -32,6 +32,9 @@ func (s *Store) Begin(ctx context.Context, id string) (*Run, error) {
 		if err := t.refuseActiveRun(); err != nil {
 			return err
 		}
+		if _, err := s.fs.Lstat(s.layout.HoldPath(id)); err == nil {
+			return t.fail(Locked, "", errors.New("the session is being migrated"))
+		}
 		lease, ok, err := filelock.Try(s.layout.RunLockPath(id))
 		if err != nil {
 			return t.diskFail("run lease", err)
@@ -80,8 +83,9 @@ func (t *tx) setStatus(status string) error {
 
 // End ends the run with a session status: "idle", "done" (which also marks
 // the session unread, as the peer does at a background turn's end), "failed"
-// or "interrupted". A second call does nothing. The lease is given back even
-// when the status cannot be written: it is then known to be dead.
+// or "interrupted", and commits the turn. A second call does nothing. The
+// lease is given back even when the status cannot be written: the run is then
+// known to be dead.
 func (r *Run) End(ctx context.Context, status string) error {
 	switch status {
 	case statusIdle, statusDone, statusFailed, statusInterrupted:
@@ -97,7 +101,11 @@ func (r *Run) End(ctx context.Context, status string) error {
 		if err := t.finishStatus(status); err != nil {
 			return err
 		}
-		return clearLease(r.s.fs, r.s.layout.RunLockPath(r.id))
+		if err := clearLease(r.s.fs, r.s.layout.RunLockPath(r.id)); err != nil {
+			return t.diskFail("run lease", err)
+		}
+		t.commitTurn(ctx)
+		return nil
 	})
 	_ = r.lease.Unlock()
 	r.lease = nil

@@ -81,7 +81,7 @@ func (s *Store) place(op, id string) (layout.Place, error) {
 	switch {
 	case err != nil:
 		return p, &Error{Code: Corrupt, Op: op, Session: id, Err: err}
-	case p.Deleted, !p.Present && !p.Symlink:
+	case p.Deleted, !p.Present && !p.Symlink && !p.Unreachable:
 		return p, &Error{Code: NotFound, Op: op, Session: id, Err: errUnknownSession}
 	}
 	return p, nil

@@ -49,6 +49,7 @@ type Snapshot struct {
 	// follows from them and from meta.json.
 	fileProblems []Problem
 	restored     int   // history files restored from Git at Open
+	unreachable  bool  // the recorded place is not there
 	maxSeq       int64 // the highest seq in a node or a file name, -1 when none
 
 	branchOnce sync.Once

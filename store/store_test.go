@@ -103,7 +103,7 @@ func TestLifeOfASession(t *testing.T) {
 	}
 	git(t, sn.Dir, "fsck", "--strict")
 	commits, err := s.SessionCommits(t.Context(), "local_a", 0)
-	if err != nil || len(commits) != 2 || commits[1].Message != "session init" {
+	if err != nil || len(commits) != 3 || commits[2].Message != "session init" {
 		t.Errorf("commits = %+v, %v", commits, err)
 	}
 }
