@@ -80,12 +80,7 @@ func (a *app) append(ctx context.Context, st *store.Store, ref, text string, opt
 	if err != nil {
 		return err
 	}
-	var result store.AppendResult
-	if opt.message {
-		result, err = st.AppendMessage(ctx, id, []byte(text))
-	} else {
-		result, err = st.AppendText(ctx, id, opt.role, text)
-	}
+	result, err := appendMessage(ctx, st, id, text, opt)
 	if err != nil {
 		return err
 	}
@@ -99,4 +94,18 @@ func (a *app) append(ctx context.Context, st *store.Store, ref, text string, opt
 	}
 	_, err = fmt.Fprintln(a.stdout, result.ID)
 	return err
+}
+
+// appendMessage appends, and commits a turn that an assistant's message ends,
+// as append/assistant in the mount does.
+func appendMessage(ctx context.Context, st *store.Store, id, text string, opt appendOptions) (store.AppendResult, error) {
+	if opt.message {
+		return st.AppendMessage(ctx, id, []byte(text))
+	}
+	result, err := st.AppendText(ctx, id, opt.role, text)
+	if err != nil || opt.role != "assistant" {
+		return result, err
+	}
+	_, _, err = st.CommitTurn(ctx, id, "")
+	return result, err
 }

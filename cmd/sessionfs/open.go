@@ -114,7 +114,9 @@ func (a *app) openFor(cmd *cobra.Command, readOnly bool) (*store.Store, error) {
 		State:    loc.state,
 		ReadOnly: readOnly && loc.exists(),
 		Create:   !loc.chosen,
-		Log:      log,
+		// Never reached by a verb: what it changed is committed by Close.
+		CommitAfter: commitAfter,
+		Log:         log,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,8 +53,11 @@ func newSampleStoreCommand(a *app) *cobra.Command {
 
 // sampleClock is a clock that goes on by a second at each look.
 func sampleClock() func() time.Time {
+	var mu sync.Mutex
 	now := sampleEpoch
 	return func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
 		now = now.Add(time.Second)
 		return now
 	}
