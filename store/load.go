@@ -159,6 +159,16 @@ func (s *Store) readHistory(sn *Snapshot, old *Snapshot) {
 		if p.SeqMissing {
 			p.Node.Seq = next
 		}
+		if p.IDMissing {
+			_, _, p.Node.ID, _ = nodefile.ParseName(name)
+		}
+		if p.Node.ID == "" {
+			sn.addBad(name, st, errNoID)
+			continue
+		}
+		if p.TimeMissing {
+			p.Node.CreatedAt = epoch(st.time())
+		}
 		next = max(next, p.Node.Seq+1)
 		st.size = int64(len(raw))
 		nodes = append(nodes, p.Node)
@@ -191,7 +201,10 @@ func sameHead(old *Snapshot, nodes []dag.Node) bool {
 	return true
 }
 
-var errNotRegular = errors.New("not a regular file")
+var (
+	errNotRegular = errors.New("not a regular file")
+	errNoID       = errors.New("it has no id")
+)
 
 // addBad records a history file that holds no readable node.
 func (sn *Snapshot) addBad(name string, st stamp, err error) {

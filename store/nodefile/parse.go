@@ -112,7 +112,7 @@ func (f *fields) checkIDs() error {
 
 // metaFields are the members of metadata that the graph looks at.
 type metaFields struct {
-	status, display, structural, rewound, spawn, source, covers, function []byte
+	status, display, structural, rewound, spawn, source, covers, function, role []byte
 }
 
 func (m *metaFields) take(key, raw []byte) error {
@@ -133,6 +133,8 @@ func (m *metaFields) take(key, raw []byte) error {
 		m.covers = raw
 	case "function":
 		m.function = raw
+	case "role":
+		m.role = raw
 	}
 	return nil
 }
@@ -152,6 +154,7 @@ func (m *metaFields) flags() dag.Flags {
 		{jsonedit.Truthy(m.covers), dag.CoversSome},
 		{isText(m.function, "attach"), dag.Attach},
 		{jsonedit.Truthy(m.function), dag.Function},
+		{isText(m.role, "system"), dag.System},
 	} {
 		if c.set {
 			fl |= c.flag
