@@ -1,0 +1,172 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+	"github.com/sessionfs/sessionfs/store/internal/disktest"
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+)
+
+// TestFlushFailsAtEachStep fails each disk call of a flush in turn, once alone
+// and once with all that follow. The file is the old or the new one, the
+// change stays pending, and the next flush makes it durable.
+func TestFlushFailsAtEachStep(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		for n := 1; ; n++ {
+			path := filepath.Join(t.TempDir(), "index.json")
+			write(t, path, sample)
+			failing := disktest.New(disk.OS)
+			r, _, err := Open(failing, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Put("local_aaaa000001", raw("title", `"new"`))
+			wanted := string(r.Bytes())
+			failing.FailAt(n, down)
+			err = r.Flush(context.Background())
+			calls := failing.Calls()
+			failing.FailAt(0, false)
+			if calls < n {
+				if err != nil || n < 5 {
+					t.Fatalf("a flush made %d calls: %v", calls, err)
+				}
+				break
+			}
+			if err == nil || !r.Dirty() {
+				t.Fatalf("call %d failed and the flush did not: %v, dirty %v", n, err, r.Dirty())
+			}
+			if got := read(t, path); got != sample && got != wanted {
+				t.Fatalf("call %d: the file holds neither\n%s", n, got)
+			}
+			failing.FailAt(0, false)
+			flush(t, r)
+			if failing.Calls() == 0 {
+				t.Fatalf("call %d: the second flush made nothing durable", n)
+			}
+			want(t, fmt.Sprintf("after call %d", n), read(t, path), wanted)
+			checkLeftovers(t, path, down)
+		}
+	}
+}
+
+// checkLeftovers: unless the disk went down, no temporary file stays.
+func checkLeftovers(t *testing.T, path string, down bool) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "index.json" && !(down && disk.IsTemp(e.Name())) {
+			t.Errorf("left over: %s", e.Name())
+		}
+	}
+}
+
+// big returns a registry of n rows as the peer writes it.
+func big(n int) string {
+	var b strings.Builder
+	b.WriteString("{\n")
+	for i := range n {
+		row := newRow(fmt.Sprintf("local_%010x", i))
+		row = apply(row, raw("agent_id", `"main"`, "title", fmt.Sprintf(`"Conversation number %d"`, i),
+			"source", `"tui"`, "created_at", "1735000000.123456", "updated_at", "1735000000.654321",
+			"channel", "null", "peer_display", "null", "peer_id", "null",
+			"preview", `"Could you compare the rain barrel and the label maker for me, please?"`))
+		fmt.Fprintf(&b, "  %q: %s", fmt.Sprintf("local_%010x", i), row.Bytes())
+		if i < n-1 {
+			b.WriteString(",\n")
+		}
+	}
+	b.WriteString("\n}")
+	return b.String()
+}
+
+func benchRegistry(b *testing.B) (*Registry, string) {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "index.json")
+	if err := os.WriteFile(path, []byte(big(10_000)), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	r, state, err := Open(disk.OS, path)
+	if err != nil || state != Loaded {
+		b.Fatal(state, err)
+	}
+	return r, path
+}
+
+func BenchmarkOpen10000(b *testing.B) {
+	_, path := benchRegistry(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := Open(disk.OS, path); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	r, _, _ := Open(disk.OS, path)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1e6, "heapMB")
+	runtime.KeepAlive(r)
+}
+
+func BenchmarkRows10000(b *testing.B) {
+	r, _ := benchRegistry(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, row := range r.Rows() {
+			_ = row.Str("title")
+		}
+	}
+}
+
+func BenchmarkPutFlush10000(b *testing.B) {
+	r, _ := benchRegistry(b)
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		i++
+		r.Put(fmt.Sprintf("local_%010x", i%10_000), raw("updated_at", string(jsonedit.EncodeFloat(float64(i)+0.5))))
+		if err := r.Flush(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkReloadUnchanged10000(b *testing.B) {
+	r, _ := benchRegistry(b)
+	for b.Loop() {
+		if _, err := r.Reload(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRebuild10000 puts all rows anew, as a rebuild does.
+func BenchmarkRebuild10000(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "index.json")
+	for b.Loop() {
+		os.Remove(path)
+		r, _, err := Open(disk.OS, path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range 10_000 {
+			id := fmt.Sprintf("local_%010x", i)
+			r.SetRow(id, RowFromMeta(id, nil, 1))
+		}
+		if err := r.Flush(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
