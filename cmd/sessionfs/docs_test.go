@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -203,6 +202,6 @@ func TestMountOptionsAreInTheManPage(t *testing.T) {
 
 func TestReadmeIsShort(t *testing.T) {
 	if n := strings.Count(readDoc(t, "../README.md"), "\n"); n > 120 {
-		t.Error(fmt.Sprintf("README.md has %d lines, at most 120 are allowed", n))
+		t.Errorf("README.md has %d lines, at most 120 are allowed", n)
 	}
 }

@@ -69,7 +69,7 @@ type sampleMessage struct {
 	Role        string       `json:"role"`
 	Content     string       `json:"content"`
 	Predecessor string       `json:"predecessor,omitempty"`
-	Timestamp   float64      `json:"timestamp"`
+	Timestamp   json.Number  `json:"timestamp"` // a float on disk, also when whole
 	Model       string       `json:"token_model,omitempty"`
 	Function    string       `json:"function,omitempty"`
 	ForkedFrom  string       `json:"forked_from,omitempty"`
@@ -144,7 +144,7 @@ func (s sampleSession) attach(st *store.Store, dir string) error {
 }
 
 func (s sampleSession) say(ctx context.Context, st *store.Store, dir string, m sampleMessage, clock func() time.Time) error {
-	m.Timestamp = float64(clock().Unix())
+	m.Timestamp = json.Number(fmt.Sprintf("%d.0", clock().Unix()))
 	if m.Role == "assistant" {
 		m.Model = "sample-model-1"
 	}

@@ -62,7 +62,7 @@ func sampleAttachment() sampleSession {
 			"minutes.txt": "Present: Ada, Grace, Linus\n1. The release moves to Friday.\n2. Grace writes the announcement.\n",
 		},
 		messages: []sampleMessage{
-			{ID: "92fc4d36", Role: "user", Predecessor: "ROOT", Content: "{minutes.txt}\n\nWho has to do what?"},
+			{ID: "92fc4d36", Role: "user", Predecessor: "ROOT", Content: "Who has to do what?\n\n{minutes.txt}"},
 			{ID: "92fc4d36_reply", Role: "assistant", Predecessor: "92fc4d36",
 				Content: "Only one task is given to a person: Grace writes the announcement, before Friday."},
 		},

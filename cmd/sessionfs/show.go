@@ -55,7 +55,7 @@ func (a *app) showText(sn *store.Snapshot, row store.Row) error {
 	var b strings.Builder
 	field := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "%-10s%s\n", name+":", oneLine(value))
+			fmt.Fprintf(&b, "%-11s%s\n", name+":", oneLine(value))
 		}
 	}
 	field("id", sn.ID)
