@@ -23,8 +23,12 @@ test:
 lint:
 	@GO='$(GO)' bash test/all.sh lint
 
-# 0755 and 0644 whatever the umask, as packagers expect.
-install: build
+$(BIN):
+	$(MAKE) build
+
+# Installs what was built, so that "sudo make install" needs no Go. 0755 and
+# 0644 whatever the umask, as packagers expect.
+install: $(BIN)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/sessionfs'
 	install -m 0644 docs/sessionfs.1 '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1'

@@ -56,6 +56,7 @@ fi
 
 # Everything that the tests leave would lie here.
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/sessionfs-all-XXXXXX")
+chmod 711 "$TMPDIR" # a test runs the program as another user
 export TMPDIR
 leftovers() {
 	local mounts

@@ -150,23 +150,28 @@ func fusermount() (string, error) {
 	return "", failf(exitMount, "install the package fuse3", "mount: fusermount3 is not installed, and only root can mount without it")
 }
 
-// checkPrerequisites says in one line what a mount lacks on this machine.
+// checkPrerequisites says in one line what a mount lacks on this machine. An
+// ordinary user needs no right on /dev/fuse: fusermount3 opens it.
 func checkPrerequisites() error {
-	file, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	switch {
-	case err == nil:
-		file.Close()
-	case errors.Is(err, fs.ErrPermission):
-		return failf(exitMount, "the mount needs read and write permission on /dev/fuse", "mount: %w", err)
-	default:
-		return failf(exitMount, "load the fuse module, or start the container with --device /dev/fuse --cap-add SYS_ADMIN",
-			"mount: FUSE is not available: %w", err)
-	}
-	if os.Geteuid() == 0 {
+	if os.Geteuid() != 0 {
+		if _, err := fusermount(); err != nil {
+			return err
+		}
+		if _, err := os.Stat("/dev/fuse"); err != nil {
+			return noFUSE(err)
+		}
 		return nil
 	}
-	_, err = fusermount()
-	return err
+	file, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return noFUSE(err)
+	}
+	return file.Close()
+}
+
+func noFUSE(err error) error {
+	return failf(exitMount, "load the fuse module, or start the container with --device /dev/fuse --cap-add SYS_ADMIN",
+		"mount: FUSE is not available: %w", err)
 }
 
 // checkApart refuses a mountpoint that would hide the store from its own
