@@ -14,11 +14,29 @@ type step struct {
 // false if id is unknown, or if with "" there is no start. The walk is linear
 // and ends on loops.
 func (ix *Index) DeepestLeaf(id string) (string, bool) {
+	return ix.deepest(id, func(n Node) bool { return !n.Flags.Has(Structural) })
+}
+
+// DeepestHead is DeepestLeaf among the nodes at which a head may stand: a
+// compaction summary cannot be one, and the rows of the machinery and of the
+// context engine are no place to talk from. The node itself always counts,
+// unless it is a summary.
+func (ix *Index) DeepestHead(id string) (string, bool) {
+	if n, ok := ix.Get(id); !ok || n.Flags.Has(CoversSome) {
+		return "", false
+	}
+	return ix.deepest(id, func(n Node) bool {
+		return n.Flags&(Structural|DisplayRuntime|Attach|CoversSome) == 0 && !n.isContext()
+	})
+}
+
+// deepest is the node furthest below id over nodes that pass.
+func (ix *Index) deepest(id string, pass func(Node) bool) (string, bool) {
 	if len(ix.nodes) == 0 {
 		return "", false
 	}
 	defer ix.rlock()()
-	w := leafWalk{ix: ix, seen: newBitset(len(ix.s.lasts)), best: step{none, -1}}
+	w := leafWalk{ix: ix, pass: pass, seen: newBitset(len(ix.s.lasts)), best: step{none, -1}}
 	if id != "" {
 		if pos := ix.posLocked(id); pos != none {
 			w.fromLocked(pos)
@@ -39,7 +57,8 @@ func (ix *Index) DeepestLeaf(id string) (string, bool) {
 // leafWalk is a depth-first search that remembers the deepest node.
 type leafWalk struct {
 	ix   *Index
-	seen bitset // by symbol: a loop leads back to an id, not to a position
+	pass func(Node) bool // whether a node, and what is below it, counts
+	seen bitset          // by symbol: a loop leads back to an id, not to a position
 	best step
 	todo []step
 	kids []int32
@@ -60,7 +79,7 @@ func (w *leafWalk) fromLocked(pos int32) {
 		}
 		w.kids = w.ix.chainedLocked(w.kids[:0], sym)
 		for _, kid := range w.kids {
-			if !w.ix.nodes[kid].Flags.Has(Structural) {
+			if w.pass(w.ix.nodes[kid]) {
 				w.todo = append(w.todo, step{kid, at.depth + 1})
 			}
 		}

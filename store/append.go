@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -149,18 +147,6 @@ func (t *tx) spec(msg *jsonedit.Object) (nodefile.Spec, error) {
 		return spec, t.fail(Invalid, spec.ID, errors.New("not usable as a node id"))
 	}
 	return spec, nil
-}
-
-// newNodeID is a fresh id of the generic form, 12 hex digits (reference 2.5).
-func (t *tx) newNodeID() string {
-	for {
-		var b [6]byte
-		_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-		id := hex.EncodeToString(b[:])
-		if _, taken := t.sn.Index.Get(id); !taken {
-			return id
-		}
-	}
 }
 
 // addNode writes a new history file durably. It is shown together with the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,51 +37,72 @@ type tx struct {
 // written. The order is that of every change (docs/architecture.md): locks,
 // what changed on disk, refusals, writes, the new snapshot, release, publish.
 func (s *Store) change(ctx context.Context, op, id string, timeout time.Duration, fn func(t *tx) error) error {
-	if s.opt.ReadOnly {
-		return &Error{Code: ReadOnly, Op: op, Session: id, Err: errReadOnlyStore}
-	}
+	return s.changeAll(ctx, op, []string{id}, timeout, func(ts []*tx) error { return fn(ts[0]) })
+}
+
+// changeAll is change for several sessions at once. Their locks are taken in
+// the order of their ids, whatever the order they are named in.
+func (s *Store) changeAll(ctx context.Context, op string, ids []string, timeout time.Duration, fn func(ts []*tx) error) error {
 	if timeout <= 0 {
 		timeout = s.lockTimeout
 	}
-	if _, err := s.place(op, id); err != nil {
-		return err
+	ts := make([]*tx, len(ids))
+	for i, id := range ids {
+		if s.opt.ReadOnly {
+			return &Error{Code: ReadOnly, Op: op, Session: id, Err: errReadOnlyStore}
+		}
+		if _, err := s.place(op, id); err != nil {
+			return err
+		}
+		se := s.pin(id)
+		defer s.unpin(se)
+		ts[i] = &tx{s: s, se: se, op: op}
 	}
-	se := s.pin(id)
-	defer s.unpin(se)
-	deadline := time.Now().Add(timeout)
-	if err := se.acquire(ctx, timeout); err != nil {
-		return s.lockError(op, id, err)
+	ordered := slices.Clone(ts)
+	slices.SortFunc(ordered, func(a, b *tx) int { return strings.Compare(a.se.id, b.se.id) })
+	err := lockAll(ctx, ordered, time.Now().Add(timeout), func() error { return fn(ts) })
+	for _, t := range ordered {
+		s.publish(ctx, t.changes...)
 	}
-	t := &tx{s: s, se: se, op: op}
-	err := t.run(ctx, time.Until(deadline), fn)
-	se.release()
-	s.publish(ctx, t.changes...)
 	return err
 }
 
-var errReadOnlyStore = errors.New("the store is open read-only")
-
-// run takes the inter-process lock and does the change.
-//
-// Requires se.lock.
-func (t *tx) run(ctx context.Context, timeout time.Duration, fn func(t *tx) error) error {
-	lock, err := filelock.Acquire(ctx, t.s.layout.LockPath(t.se.id), max(timeout, time.Millisecond))
+// lockAll runs fn with the locks of the sessions held. Each session's two locks
+// are taken together, the in-process one first, in the order of ts.
+func lockAll(ctx context.Context, ts []*tx, deadline time.Time, fn func() error) error {
+	if len(ts) == 0 {
+		return fn()
+	}
+	t := ts[0]
+	if err := t.se.acquire(ctx, max(time.Until(deadline), time.Millisecond)); err != nil {
+		return t.s.lockError(t.op, t.se.id, err)
+	}
+	defer t.se.release()
+	lock, err := filelock.Acquire(ctx, t.s.layout.LockPath(t.se.id), max(time.Until(deadline), time.Millisecond))
 	if err != nil {
 		return t.s.lockError(t.op, t.se.id, err)
 	}
 	defer lock.Unlock()
-	// The placement and the delete intent are read again now that nobody can
-	// change them (reference 3.3).
+	if err := t.open(ctx); err != nil {
+		return err
+	}
+	return lockAll(ctx, ts[1:], deadline, fn)
+}
+
+var errReadOnlyStore = errors.New("the store is open read-only")
+
+// open reads the placement and the delete intent again, now that nobody can
+// change them (reference 3.3), and what else changed on disk.
+//
+// Requires the session's locks.
+func (t *tx) open(ctx context.Context) (err error) {
 	if t.place, err = t.s.place(t.op, t.se.id); err != nil {
 		return err
 	}
 	sn, c := t.s.refreshLocked(ctx, t.se, t.place, true)
 	t.sn = sn
 	t.changes = append(t.changes, c)
-	if err := t.writable(); err != nil {
-		return err
-	}
-	return fn(t)
+	return t.writable()
 }
 
 // writable refuses a session that must not be written.
