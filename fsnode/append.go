@@ -1,0 +1,154 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/sessionfs/sessionfs/fsnode/spool"
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// messageFile is the name in append/ that takes whole message dicts; the
+// others are roles.
+const messageFile = "message.json"
+
+// newAppends makes append/: what is written there becomes a new message.
+func (s *session) newAppends(watched bool) *vnode.List {
+	l := &vnode.List{
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("dir", "append"), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.appendStat(0o700)},
+		Tag:  s, Up: s.dir,
+	}
+	s.place(l)
+	var table vnode.Table
+	for _, name := range []string{"user", "assistant", "system", messageFile} {
+		f := &vnode.File{
+			Base:   vnode.Base{Env: s.t.env, ID: s.ident("append", name), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.appendStat(0o600)},
+			Read:   func(context.Context) ([]byte, error) { return nil, nil },
+			Writer: s.guarded(vnode.Doc{Begin: func(ctx context.Context) (vnode.Draft, error) { return s.newDraft(ctx, name) }}.Writer),
+		}
+		vnode.Place(context.Background(), &l.Inode, f)
+		table = append(table, vnode.Row{Name: name, Found: vnode.Found{Node: f}})
+	}
+	l.Entries, l.Find = table.Entries, table.Find
+	return l
+}
+
+// appendStat is the attributes of append/ and its files, which read empty:
+// their time is the session's creation.
+func (s *session) appendStat(perm uint32) func(context.Context) (vnode.Stat, error) {
+	return func(ctx context.Context) (vnode.Stat, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		st := s.stat(v, perm, 0)
+		st.MTime = v.sn.Created
+		return st, nil
+	}
+}
+
+// draft is one message being written: one open file of append/.
+type draft struct {
+	*spool.Buf
+	s    *session
+	what string // "user", "assistant", "system" or messageFile
+
+	node    string // the message that the first flush made
+	applied int64  // how many bytes of the text it holds
+}
+
+// newDraft makes the checks that can be made before anything is written.
+func (s *session) newDraft(ctx context.Context, what string) (vnode.Draft, error) {
+	if what == "user" || what == "system" {
+		active, err := s.t.st.RunIsActive(holdingAny(mutating(ctx)), s.id)
+		if err != nil {
+			return nil, err
+		}
+		if active {
+			return nil, &store.Error{Code: store.RunActive, Op: "append", Session: s.id, Err: errors.New("a run is active"),
+				Hint: "wait for the run to finish, or stop it, then try again"}
+		}
+	}
+	b, err := s.t.sp.Create(s.id + "-append-" + what)
+	if err != nil {
+		return nil, err
+	}
+	return &draft{Buf: b, s: s, what: what}, nil
+}
+
+// Apply appends the message, or completes the one that an earlier flush of
+// this file appended.
+func (d *draft) Apply(ctx context.Context) error {
+	raw, err := d.Bytes()
+	if err != nil {
+		return err
+	}
+	if len(raw) == 0 {
+		return nil // a command that failed behind ">"
+	}
+	ctx = mutating(ctx)
+	text := strings.TrimSuffix(string(raw), "\n")
+	switch {
+	case d.node != "" && d.what == messageFile:
+		err = &store.Error{Code: store.Conflict, Op: "append", Session: d.s.id, Ref: d.node, Err: errors.New("the message has been appended already; open the file again for another one")}
+	case d.node != "":
+		err = d.s.t.st.ExtendMessage(ctx, d.s.id, d.node, text)
+	default:
+		err = d.append(ctx, raw, text)
+	}
+	if err != nil {
+		return err
+	}
+	d.applied = int64(len(raw))
+	if d.what == "assistant" {
+		d.commit(ctx)
+	}
+	return nil
+}
+
+func (d *draft) append(ctx context.Context, raw []byte, text string) error {
+	var r store.AppendResult
+	var err error
+	if d.what == messageFile {
+		r, err = d.s.t.st.AppendMessage(ctx, d.s.id, raw)
+	} else {
+		r, err = d.s.t.st.AppendText(ctx, d.s.id, d.what, text)
+	}
+	d.node = r.ID
+	return err
+}
+
+// commit commits the turn that an assistant's message ends. The message
+// itself is durable already, so a failure is only logged; the store tries
+// again later.
+func (d *draft) commit(ctx context.Context) {
+	if _, _, err := d.s.t.st.CommitTurn(ctx, d.s.id, ""); err != nil {
+		d.s.t.log.Warn("commit turn", "session", d.s.id, "err", err)
+	}
+}
+
+// Abandon keeps in failed/ what could not be applied: the whole text, or what
+// came after the part that was.
+func (d *draft) Abandon(_ context.Context, why error) {
+	name := d.s.id + "-append-" + d.what
+	var kept string
+	var err error
+	if d.applied == 0 {
+		kept, err = d.Fail(name)
+	} else {
+		var raw []byte
+		if raw, err = d.Bytes(); err == nil && int64(len(raw)) > d.applied {
+			kept, err = d.s.t.sp.FailBytes(name, raw[d.applied:])
+		}
+	}
+	if err != nil {
+		d.s.t.log.Error("a text could not be kept", "session", d.s.id, "file", d.what, "err", err)
+		return
+	}
+	d.s.t.log.Info("a text was not applied and is kept", "session", d.s.id, "file", kept, "reason", string(store.CodeOf(why)))
+}
+
+// Close drops what was collected: it has been applied, or kept.
+func (d *draft) Close() { d.Discard() }

@@ -1,0 +1,316 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/sessionfs/sessionfs/dag"
+	"github.com/sessionfs/sessionfs/dag/render"
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// branchDir is branch/<name>/: one branch, root to tip, each message a link
+// into nodes/. It belongs to the name, whichever branch that is.
+type branchDir struct {
+	s    *session
+	name string
+	list *vnode.List
+	tip  string                 // as last handed out; guarded by s.mu
+	out  map[string]*vnode.Link // the links handed out; guarded by s.mu
+}
+
+// newBranches makes branch/.
+func (s *session) newBranches(watched bool) *vnode.List {
+	l := s.newList(watched, "branch", func(_ context.Context, v *view) ([]fuse.DirEntry, error) {
+		refs := v.branches()
+		out := make([]fuse.DirEntry, len(refs))
+		for i, b := range refs {
+			out[i] = vnode.DirEntry(b.name, s.ident("branch", b.name))
+		}
+		return out, nil
+	})
+	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
+		return s.findBranch(ctx, l, name, watched)
+	}
+	l.Verbs = vnode.Verbs{Mkdir: s.mkdirBranch, Rmdir: s.rmdirBranch, Symlink: s.linkBranch, Rename: s.renameBranch}
+	return l
+}
+
+func (s *session) findBranch(ctx context.Context, parent *vnode.List, name string, watched bool) (vnode.Found, error) {
+	for {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Found{}, err
+		}
+		b, ok := v.tip(name) // may read a small file: not under the lock
+		if !ok {
+			return vnode.Found{}, vnode.NotFound
+		}
+		s.mu.Lock()
+		if s.v.Load() != v {
+			s.mu.Unlock()
+			continue
+		}
+		d, ok := s.branches[name]
+		if !ok {
+			d = s.newBranch(parent, name, watched)
+			vnode.Place(context.Background(), &parent.Inode, d.list)
+			s.branches[name] = d
+		}
+		d.tip = b.tip
+		s.mu.Unlock()
+		return vnode.Found{Node: d.list}, nil
+	}
+}
+
+func (s *session) newBranch(parent *vnode.List, name string, watched bool) *branchDir {
+	d := &branchDir{s: s, name: name, out: map[string]*vnode.Link{}}
+	d.list = &vnode.List{
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("branch", name), Gen: s.gen, Policy: policyOf(kindBranch, watched)},
+		Tag:  d, Up: parent,
+		Entries: d.entries,
+		Find: func(ctx context.Context, name string) (vnode.Found, error) {
+			return d.find(ctx, name, watched)
+		},
+	}
+	d.list.Stat = func(ctx context.Context) (vnode.Stat, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		if _, ok := v.tip(name); !ok {
+			return vnode.Stat{}, vnode.Stale
+		}
+		return s.dirOf(ctx)
+	}
+	return d
+}
+
+// messages is the branch in a view.
+func (d *branchDir) messages(v *view) ([]dag.Node, error) {
+	b, ok := v.tip(d.name)
+	if !ok {
+		return nil, vnode.Stale
+	}
+	return v.branchOf(b.tip)
+}
+
+// branchMessage finds a message of a named branch.
+func (v *view) branchMessage(branch, name string) (dag.Node, bool) {
+	b, ok := v.tip(branch)
+	if !ok {
+		return dag.Node{}, false
+	}
+	nodes, err := v.branchOf(b.tip)
+	if err != nil {
+		return dag.Node{}, false
+	}
+	return messageAt(nodes, name)
+}
+
+func (d *branchDir) entries(ctx context.Context) ([]fuse.DirEntry, error) {
+	v, err := d.s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := d.messages(v)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]fuse.DirEntry, len(nodes))
+	for i, n := range nodes {
+		name := messageName(i+1, n)
+		out[i] = vnode.LinkEntry(name, d.ident(name))
+	}
+	return out, nil
+}
+
+func (d *branchDir) ident(name string) string {
+	return d.s.ident("branch", d.name) + "/" + name
+}
+
+func (d *branchDir) find(ctx context.Context, name string, watched bool) (vnode.Found, error) {
+	s := d.s
+	for {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Found{}, err
+		}
+		if _, ok := v.branchMessage(d.name, name); !ok {
+			return vnode.Found{}, vnode.NotFound
+		}
+		s.mu.Lock()
+		if s.v.Load() != v {
+			s.mu.Unlock()
+			continue
+		}
+		l, ok := d.out[name]
+		if !ok {
+			l = d.newLink(name, watched)
+			vnode.Place(context.Background(), &d.list.Inode, l)
+			d.out[name] = l
+		}
+		s.mu.Unlock()
+		return vnode.Found{Node: l}, nil
+	}
+}
+
+func (d *branchDir) newLink(name string, watched bool) *vnode.Link {
+	target := func(v *view) (string, error) {
+		n, ok := v.branchMessage(d.name, name)
+		if !ok {
+			return "", vnode.Stale
+		}
+		e, ok := v.sn.Entry(n.ID)
+		if !ok {
+			return "", vnode.Stale
+		}
+		return "../../nodes/" + nodeName(e.File), nil
+	}
+	l := &vnode.Link{
+		Base:   vnode.Base{Env: d.s.t.env, ID: d.ident(name), Gen: d.s.gen, Policy: policyOf(kindBranchLink, watched)},
+		Target: func(context.Context) (string, error) { return target(d.s.v.Load()) },
+	}
+	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
+		v, err := d.s.current(ctx)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		t, err := target(v)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		st := d.s.stat(v, 0o777, len(t))
+		if n, ok := v.branchMessage(d.name, name); ok {
+			if e, ok := v.sn.Entry(n.ID); ok {
+				st.MTime = nodeTime(n, e, d.s.t.now())
+			}
+		}
+		return st, nil
+	}
+	return l
+}
+
+// staleBranches lists, of the branch directories that were handed out, those
+// that end in another node now, with the links in them. It may read a small
+// file and is called with no lock held.
+func (s *session) staleBranches() []changer {
+	v := s.v.Load()
+	tips := map[string]string{}
+	for _, b := range v.branches() {
+		tips[b.name] = b.tip
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []changer
+	for name, d := range s.branches {
+		out = append(out, d.list)
+		if tip := tips[name]; tip == d.tip {
+			continue
+		}
+		d.tip = tips[name]
+		for _, l := range d.out {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// holdingBranches is the context of a change under branch/.
+func (s *session) holdingBranches(ctx context.Context) context.Context {
+	return holding(mutating(ctx), s.files.Load().branches)
+}
+
+// nameBranch gives a node a branch name.
+func (s *session) nameBranch(ctx context.Context, node, name string, noReplace bool) error {
+	if err := s.writable(ctx); err != nil {
+		return err
+	}
+	text := render.UnescapeName(name)
+	if render.EscapeName(text) != name {
+		return &store.Error{Code: store.Invalid, Op: "name branch", Session: s.id, Ref: name, Err: errors.New("not the form in which names are shown")}
+	}
+	if b, there := s.v.Load().tip(name); there {
+		if b.tip == node && !noReplace {
+			return nil
+		}
+		return &store.Error{Code: store.Exists, Op: "name branch", Session: s.id, Ref: name}
+	}
+	return s.t.st.SetBranchName(ctx, s.id, node, text)
+}
+
+// mkdirBranch names the active head.
+func (s *session) mkdirBranch(ctx context.Context, name string) (vnode.Found, error) {
+	v, err := s.current(holdingAny(ctx))
+	if err != nil {
+		return vnode.Found{}, err
+	}
+	if v.sn.Head == "" {
+		return vnode.Found{}, &store.Error{Code: store.NotFound, Op: "name branch", Session: s.id, Err: errors.New("the session has no head to be named")}
+	}
+	ctx = s.holdingBranches(ctx)
+	if err := s.nameBranch(ctx, v.sn.Head, name, true); err != nil {
+		return vnode.Found{}, err
+	}
+	f := s.files.Load()
+	return s.findBranch(holdingAny(ctx), f.branches, name, f.watched)
+}
+
+// linkBranch names the node that a link's target means, seen from branch/.
+// The answer is a link, as the kernel wants it; the next lookup finds the
+// branch.
+func (s *session) linkBranch(ctx context.Context, target, name string) (vnode.Found, error) {
+	if _, err := s.current(holdingAny(ctx)); err != nil {
+		return vnode.Found{}, err
+	}
+	node, err := s.lexical(relativeTo("branch", target))
+	if err != nil {
+		return vnode.Found{}, err
+	}
+	if err := s.nameBranch(s.holdingBranches(ctx), node, name, true); err != nil {
+		return vnode.Found{}, err
+	}
+	l := &vnode.Link{
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("branchlink", name), Gen: s.gen, Policy: policyOf(kindScratch, true),
+			Stat: func(context.Context) (vnode.Stat, error) { return s.stat(s.v.Load(), 0o777, len(target)), nil }},
+		Target: func(context.Context) (string, error) { return target, nil },
+	}
+	vnode.Place(context.Background(), &s.files.Load().branches.Inode, l)
+	return vnode.Found{Node: l}, nil
+}
+
+// rmdirBranch takes a branch's name away, and nothing else.
+func (s *session) rmdirBranch(ctx context.Context, name string) error {
+	v, err := s.current(holdingAny(ctx))
+	if err != nil {
+		return err
+	}
+	b, ok := v.tip(name)
+	switch {
+	case !ok:
+		return vnode.NotFound
+	case !b.named:
+		return &store.Error{Code: store.Immutable, Op: "remove branch name", Session: s.id, Ref: name, Err: errors.New("the branch has no name to be removed")}
+	}
+	return s.t.st.DeleteBranchName(s.holdingBranches(ctx), s.id, b.tip)
+}
+
+// renameBranch gives a branch another name.
+func (s *session) renameBranch(ctx context.Context, name string, to *vnode.List, newName string, noReplace bool) error {
+	f := s.files.Load()
+	if to != f.branches {
+		return vnode.Immutable
+	}
+	v, err := s.current(holdingAny(ctx))
+	if err != nil {
+		return err
+	}
+	b, ok := v.tip(name)
+	if !ok {
+		return vnode.NotFound
+	}
+	return s.nameBranch(s.holdingBranches(ctx), b.tip, newName, noReplace)
+}

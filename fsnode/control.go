@@ -1,0 +1,176 @@
+package fsnode
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// maxRefusals is how many refused operations .sessionfs/errors shows.
+const maxRefusals = 100
+
+// refusal is one operation that was refused.
+type refusal struct {
+	time     time.Time
+	op, path string
+	errno    syscall.Errno
+	code     store.Code
+	text     string
+}
+
+// refusals are the last operations that were refused.
+type refusals struct {
+	mu   sync.Mutex // leaf
+	last []refusal
+}
+
+func (r *refusals) add(f refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.last) == maxRefusals {
+		r.last = append(r.last[:0], r.last[1:]...)
+	}
+	r.last = append(r.last, f)
+}
+
+// text lists the refusals, newest last: time, operation, path, errno, code and
+// text, separated by tabs.
+func (r *refusals) text() ([]byte, time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b bytes.Buffer
+	var at time.Time
+	clean := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
+	for _, f := range r.last {
+		at = f.time
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", f.time.Format(time.RFC3339), f.op, clean.Replace(f.path),
+			unix.ErrnoName(f.errno), orDash(string(f.code)), clean.Replace(f.text))
+	}
+	return b.Bytes(), at
+}
+
+// newControlDir makes .sessionfs/.
+func (t *tree) newControlDir() *vnode.List {
+	l := &vnode.List{
+		Base: vnode.Base{Env: t.env, ID: "control", Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
+		Tag:  t, Up: t.root,
+	}
+	t.place(t.root, l)
+	constant := func(text string) func() ([]byte, time.Time) {
+		return func() ([]byte, time.Time) { return []byte(text), t.started }
+	}
+	table := vnode.Table{
+		{Name: "version", Found: vnode.Found{Node: t.newFresh(l, "version", constant(t.version+"\n"))}},
+		{Name: "store", Found: vnode.Found{Node: t.newFresh(l, "store", constant(t.st.Root()+"\n"))}},
+		{Name: "errors", Found: vnode.Found{Node: t.newFresh(l, "errors", t.refused.text)}},
+		{Name: "failed", Found: vnode.Found{Node: t.newFailed(l)}},
+	}
+	l.Entries, l.Find = table.Entries, table.Find
+	return l
+}
+
+// newFresh makes a file of .sessionfs/ that is asked for at each use.
+func (t *tree) newFresh(parent *vnode.List, name string, text func() ([]byte, time.Time)) *vnode.File {
+	f := &vnode.File{
+		Base: vnode.Base{Env: t.env, ID: "control/" + name, Policy: policyOf(kindFresh, true),
+			Stat: func(context.Context) (vnode.Stat, error) {
+				b, at := text()
+				if at.IsZero() {
+					at = t.started
+				}
+				return vnode.Stat{Perm: 0o400, Size: int64(len(b)), MTime: at, UID: t.uid, GID: t.gid}, nil
+			}},
+		Read: func(context.Context) ([]byte, error) {
+			b, _ := text()
+			return b, nil
+		},
+	}
+	t.place(parent, f)
+	return f
+}
+
+// newFailed makes .sessionfs/failed/: what could not be applied. Its files
+// can be read and deleted.
+func (t *tree) newFailed(parent *vnode.List) *vnode.List {
+	dir := t.sp.FailedDir()
+	l := &vnode.List{
+		Base: vnode.Base{Env: t.env, ID: "control/failed", Policy: policyOf(kindFresh, true)},
+		Tag:  t, Up: parent,
+	}
+	l.Stat = func(context.Context) (vnode.Stat, error) {
+		fi, err := os.Lstat(dir)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		return vnode.Stat{Perm: 0o700, MTime: fi.ModTime(), UID: t.uid, GID: t.gid}, nil
+	}
+	l.Entries = func(context.Context) ([]fuse.DirEntry, error) {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]fuse.DirEntry, 0, len(list))
+		for _, e := range list {
+			if e.Type().IsRegular() {
+				out = append(out, vnode.FileEntry(e.Name(), "control/failed/"+e.Name()))
+			}
+		}
+		return out, nil
+	}
+	l.Find = func(_ context.Context, name string) (vnode.Found, error) { return t.findFailed(l, dir, name) }
+	l.Verbs.Unlink = func(_ context.Context, name string) error {
+		if err := t.writable("delete"); err != nil {
+			return err
+		}
+		err := os.Remove(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return vnode.NotFound
+		}
+		return err
+	}
+	t.place(parent, l)
+	return l
+}
+
+// findFailed returns the node of a kept text. Nobody notifies about it, so it
+// may be another one each time.
+func (t *tree) findFailed(parent *vnode.List, dir, name string) (vnode.Found, error) {
+	path := filepath.Join(dir, name)
+	stat := func(context.Context) (vnode.Stat, error) {
+		fi, err := os.Lstat(path)
+		if err != nil || !fi.Mode().IsRegular() {
+			return vnode.Stat{}, vnode.Stale
+		}
+		return vnode.Stat{Perm: 0o400, Size: fi.Size(), MTime: fi.ModTime(), UID: t.uid, GID: t.gid}, nil
+	}
+	if _, err := stat(context.Background()); err != nil {
+		return vnode.Found{}, vnode.NotFound
+	}
+	f := &vnode.File{
+		Base: vnode.Base{Env: t.env, ID: "control/failed/" + name, Policy: policyOf(kindScratch, true), Stat: stat},
+		Read: func(context.Context) ([]byte, error) { return os.ReadFile(path) },
+		Version: func() any {
+			fi, err := os.Lstat(path)
+			if err != nil {
+				return nil
+			}
+			return fi.ModTime()
+		},
+	}
+	t.place(parent, f)
+	return vnode.Found{Node: f}, nil
+}

@@ -1,0 +1,200 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+const (
+	// maxLine bounds a command line, in bytes.
+	maxLine = 1 << 20
+	// maxOutcomes is how many outcomes reading ctl shows.
+	maxOutcomes = 20
+)
+
+// ctlHelp is the first part of what reading ctl shows.
+const ctlHelp = `# commands, one a line:
+#   head <ref>          move the head to a node, a branch or a prefix of an id
+#   begin               begin a run; it belongs to the open file
+#   end [failed]        end it
+#   commit [<message>]  commit what changed
+# the last outcomes, newest last:
+`
+
+// outcomes are the results of the last commands of a session.
+type outcomes struct {
+	mu    sync.Mutex // leaf
+	lines []string
+	at    time.Time
+}
+
+func (o *outcomes) add(line string, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lines = append(o.lines, strings.ReplaceAll(line, "\n", " "))
+	if n := len(o.lines) - maxOutcomes; n > 0 {
+		o.lines = o.lines[n:]
+	}
+	o.at = later1(o.at, now)
+}
+
+func (o *outcomes) text() ([]byte, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var b strings.Builder
+	b.WriteString(ctlHelp)
+	for _, l := range o.lines {
+		b.WriteString(l)
+		b.WriteByte('\n')
+	}
+	return []byte(b.String()), o.at
+}
+
+// newControl makes ctl.
+func (s *session) newControl(watched bool) *vnode.File {
+	f := &vnode.File{
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("file", "ctl"), Gen: s.gen, Policy: policyOf(kindLive, watched)},
+		Read: func(context.Context) ([]byte, error) {
+			b, _ := s.ctl.text()
+			return b, nil
+		},
+	}
+	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		b, at := s.ctl.text()
+		st := s.stat(v, 0o600, len(b))
+		st.MTime = v.sn.Created
+		if at.After(st.MTime) {
+			st.MTime = at
+		}
+		return st, nil
+	}
+	f.Writer = s.guarded(vnode.Lines{Max: maxLine, Begin: func(context.Context) (vnode.Runner, error) {
+		return &commands{s: s, file: f}, nil
+	}}.Writer)
+	s.place(f)
+	return f
+}
+
+// commands runs the command lines of one open ctl. A run that it begins is
+// its own.
+type commands struct {
+	s    *session
+	file *vnode.File
+	run  *store.Run
+}
+
+// Run runs a line and notes its outcome.
+func (c *commands) Run(ctx context.Context, line string) error {
+	word, rest, _ := strings.Cut(line, " ")
+	rest = unquote(strings.TrimSpace(rest))
+	result, err := c.do(mutating(ctx), word, rest)
+	if err != nil {
+		_, code := errnoOf(err)
+		c.note(fmt.Sprintf("error %s %s: %s", orDash(string(code)), word, reason(err)))
+		return err
+	}
+	c.note(strings.TrimSpace("ok " + word + " " + result))
+	return nil
+}
+
+func (c *commands) note(line string) {
+	c.s.ctl.add(line, c.s.t.now())
+	c.file.Changed() // written by direct I/O, so this waits for nobody
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// unquote takes the quotes off an argument that is quoted as a whole.
+func unquote(s string) string {
+	if n := len(s); n >= 2 && (s[0] == '"' || s[0] == '\'') && s[n-1] == s[0] {
+		return s[1 : n-1]
+	}
+	return s
+}
+
+func (c *commands) do(ctx context.Context, word, rest string) (string, error) {
+	st, id := c.s.t.st, c.s.id
+	switch word {
+	case "head":
+		return st.SetHead(ctx, id, rest, store.HeadMove{})
+	case "begin":
+		return "", c.begin(ctx, rest)
+	case "end":
+		return c.end(ctx, rest)
+	case "commit":
+		return c.commit(ctx, rest)
+	}
+	return "", c.invalid(word, errors.New("unknown command"))
+}
+
+func (c *commands) invalid(word string, why error) error {
+	return &store.Error{Code: store.Invalid, Op: "ctl", Session: c.s.id, Ref: word, Err: why, Hint: "read the file for the commands"}
+}
+
+func (c *commands) begin(ctx context.Context, rest string) error {
+	if rest != "" {
+		return c.invalid("begin", errors.New("takes no argument"))
+	}
+	if c.run != nil {
+		return &store.Error{Code: store.RunActive, Op: "begin run", Session: c.s.id, Err: errors.New("this file has begun a run already")}
+	}
+	run, err := c.s.t.st.Begin(ctx, c.s.id)
+	c.run = run
+	return err
+}
+
+// end ends the run and commits its turn.
+func (c *commands) end(ctx context.Context, rest string) (string, error) {
+	status := "idle"
+	switch {
+	case rest == "failed":
+		status = "failed"
+	case rest != "":
+		return "", c.invalid("end", errors.New("takes no argument but failed"))
+	}
+	if c.run == nil {
+		return "", c.invalid("end", errors.New("no run was begun through this open file"))
+	}
+	run := c.run
+	c.run = nil
+	if err := run.End(ctx, status); err != nil {
+		return "", err
+	}
+	return c.commit(ctx, "")
+}
+
+func (c *commands) commit(ctx context.Context, message string) (string, error) {
+	com, ok, err := c.s.t.st.CommitTurn(ctx, c.s.id, message)
+	if err != nil || !ok {
+		return "nothing to commit", err
+	}
+	return com.Short, nil
+}
+
+// Close interrupts a run whose file was closed without an end.
+func (c *commands) Close(ctx context.Context) {
+	if c.run == nil {
+		return
+	}
+	if err := c.run.End(context.WithoutCancel(ctx), "interrupted"); err != nil {
+		c.s.t.log.Warn("end run", "session", c.s.id, "err", err)
+	}
+	c.run = nil
+	c.note("ok end interrupted: the file was closed without end")
+}

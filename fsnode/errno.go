@@ -1,0 +1,141 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/sessionfs/sessionfs/fsnode/spool"
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// errnoOf is the one map from errors to errnos, and to the codes of the
+// contract for those that the store did not make. The code comes first: a
+// broken session around a missing file is EIO, not ENOENT.
+func errnoOf(err error) (syscall.Errno, store.Code) {
+	if err == nil {
+		return 0, ""
+	}
+	if code := store.CodeOf(err); code != "" {
+		return errnoOfCode(code), code
+	}
+	var r vnode.Refusal
+	if errors.As(err, &r) {
+		return errnoOfRefusal(r)
+	}
+	switch {
+	case errors.Is(err, spool.ErrTooLarge):
+		return syscall.EFBIG, store.TooLarge
+	case errors.Is(err, spool.ErrNoSpace):
+		return syscall.ENOSPC, store.NoSpace
+	case errors.Is(err, spool.ErrInvalid):
+		return syscall.EINVAL, store.Invalid
+	case errors.Is(err, context.Canceled):
+		return syscall.EINTR, ""
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) && passed(errno) {
+		return errno, ""
+	}
+	return syscall.EIO, ""
+}
+
+// errnoOfCode is the contract's table.
+func errnoOfCode(c store.Code) syscall.Errno {
+	switch c {
+	case store.RunActive, store.Locked:
+		return syscall.EBUSY
+	case store.NotFound:
+		return syscall.ENOENT
+	case store.Ambiguous, store.SummaryHead, store.Invalid, store.Confirm, store.PredecessorMissing:
+		return syscall.EINVAL
+	case store.Immutable:
+		return syscall.EPERM
+	case store.Exists, store.BurntID:
+		return syscall.EEXIST
+	case store.NotEmpty:
+		return syscall.ENOTEMPTY
+	case store.Conflict:
+		return syscall.ESTALE
+	case store.TooLarge:
+		return syscall.EFBIG
+	case store.NoSpace:
+		return syscall.ENOSPC
+	case store.ReadOnly:
+		return syscall.EROFS
+	case store.Corrupt:
+		return syscall.EIO
+	}
+	return syscall.EIO
+}
+
+func errnoOfRefusal(r vnode.Refusal) (syscall.Errno, store.Code) {
+	switch r {
+	case vnode.Immutable:
+		return syscall.EPERM, store.Immutable
+	case vnode.BadOffset, vnode.BadSize, vnode.BadFlags:
+		return syscall.EINVAL, store.Invalid
+	case vnode.TooLarge:
+		return syscall.EFBIG, store.TooLarge
+	case vnode.NotFound:
+		return syscall.ENOENT, store.NotFound
+	case vnode.Stale:
+		return syscall.ESTALE, store.Conflict
+	case vnode.Killed:
+		return syscall.EINTR, ""
+	case vnode.CrossDevice:
+		return syscall.EXDEV, ""
+	}
+	return syscall.EIO, ""
+}
+
+// passed lists the errnos of the disk that mean the same to the user. A raw
+// ENOENT from the disk is not the user's.
+func passed(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EACCES, syscall.EROFS,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM:
+		return true
+	}
+	return false
+}
+
+// fail is what every refusal passes through: it is recorded for
+// .sessionfs/errors, and logged where it is a fault rather than a refusal.
+func (t *tree) fail(_ context.Context, op, path string, err error) syscall.Errno {
+	errno, code := errnoOf(err)
+	t.refused.add(refusal{time: t.now(), op: op, path: path, errno: errno, code: code, text: reason(err)})
+	if errno == syscall.EIO && code == "" {
+		t.log.Error("operation failed", "op", op, "path", path, "err", err)
+	}
+	return errno
+}
+
+// hush is fail for questions whose answer may be no at any time.
+func (t *tree) hush(err error) syscall.Errno {
+	errno, _ := errnoOf(err)
+	return errno
+}
+
+// reason is an error's text, with what the user can do about it.
+func reason(err error) string {
+	var e *store.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		return err.Error() + " (" + e.Hint + ")"
+	}
+	return err.Error()
+}
+
+// panicked answers EIO for a request whose handler panicked; the mount lives.
+func (t *tree) panicked(obj any) fuse.Status {
+	buf := make([]byte, 64<<10)
+	buf = buf[:runtime.Stack(buf, false)]
+	t.log.Error("panic in a request", slog.String("panic", fmt.Sprint(obj)), slog.String("stack", string(buf)))
+	return fuse.EIO
+}

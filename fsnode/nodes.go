@@ -1,0 +1,192 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// newNodes makes nodes/: every node once, as text.
+func (s *session) newNodes(watched bool) *vnode.List {
+	l := s.newList(watched, "nodes", func(_ context.Context, v *view) ([]fuse.DirEntry, error) { return v.nodes(), nil })
+	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
+		if _, err := s.current(ctx); err != nil {
+			return vnode.Found{}, err
+		}
+		return s.findNode(l, name, watched)
+	}
+	l.Verbs = vnode.Verbs{Rename: s.renameNode}
+	return l
+}
+
+// newHistory makes history/: the same nodes, the exact bytes on disk.
+func (s *session) newHistory(watched bool) *vnode.List {
+	l := s.newList(watched, "history", func(_ context.Context, v *view) ([]fuse.DirEntry, error) { return v.records(), nil })
+	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
+		if _, err := s.current(ctx); err != nil {
+			return vnode.Found{}, err
+		}
+		return s.findRecord(l, name, watched)
+	}
+	return l
+}
+
+// newList makes a directory of the session whose listing follows from the
+// view. Its Find and its verbs are the caller's.
+func (s *session) newList(watched bool, name string, list func(context.Context, *view) ([]fuse.DirEntry, error)) *vnode.List {
+	l := &vnode.List{
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("dir", name), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.dirOf},
+		Tag:  s, Up: s.dir,
+	}
+	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return list(ctx, v)
+	}
+	s.place(l)
+	return l
+}
+
+// nodeID is the node of a name in nodes/.
+func (v *view) nodeID(name string) (string, bool) {
+	file, ok := fileOfNode(name)
+	if !ok {
+		return "", false
+	}
+	e, ok := v.node(file)
+	return e.NodeID, ok
+}
+
+// findNode returns the file of a node. It is made once, and found again for
+// as long as the session is known, so that a change can be told about it.
+func (s *session) findNode(dir *vnode.List, name string, watched bool) (vnode.Found, error) {
+	file, ok := fileOfNode(name)
+	if !ok {
+		return vnode.Found{}, vnode.NotFound
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.v.Load().node(file); !ok {
+		return vnode.Found{}, vnode.NotFound
+	}
+	f, ok := s.nodes[file]
+	if !ok {
+		f = s.newNode(file, watched)
+		vnode.Place(context.Background(), &dir.Inode, f)
+		s.nodes[file] = f
+	}
+	return vnode.Found{Node: f}, nil
+}
+
+// newNode makes nodes/<n>.md. The active head's can be opened for writing, as
+// a write to head reaches it.
+func (s *session) newNode(file string, watched bool) *vnode.File {
+	f := &vnode.File{
+		Base:    vnode.Base{Env: s.t.env, ID: s.ident("node", file), Gen: s.gen, Policy: policyOf(kindNode, watched)},
+		Read:    func(context.Context) ([]byte, error) { return s.v.Load().sn.TextOfFile(file) },
+		Version: func() any { return s.v.Load().version(file) },
+	}
+	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		e, ok := v.node(file)
+		if !ok {
+			return vnode.Stat{}, vnode.Stale
+		}
+		perm := uint32(0o400)
+		if e.NodeID == v.sn.Head {
+			perm = 0o600
+		}
+		st := s.stat(v, perm, int(e.TextLen))
+		n, _ := v.sn.Index.Get(e.NodeID)
+		st.MTime = nodeTime(n, e.Entry, s.t.now())
+		return st, nil
+	}
+	f.Writer = func(ctx context.Context) (vnode.Writer, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := v.node(file); !ok || e.NodeID != v.sn.Head {
+			return nil, vnode.Immutable
+		}
+		return s.guarded(s.writeHead().Writer)(ctx)
+	}
+	return f
+}
+
+// version is a value that differs whenever a history file does.
+func (v *view) version(file string) any {
+	e, ok := v.sn.EntryByFile(file)
+	if !ok {
+		return nil
+	}
+	return e
+}
+
+func (s *session) findRecord(dir *vnode.List, file string, watched bool) (vnode.Found, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.v.Load().sn.EntryByFile(file); !ok {
+		return vnode.Found{}, vnode.NotFound
+	}
+	f, ok := s.records[file]
+	if !ok {
+		f = s.newRecord(file, watched)
+		vnode.Place(context.Background(), &dir.Inode, f)
+		s.records[file] = f
+	}
+	return vnode.Found{Node: f}, nil
+}
+
+// newRecord makes history/<n>.json.
+func (s *session) newRecord(file string, watched bool) *vnode.File {
+	f := &vnode.File{
+		Base:    vnode.Base{Env: s.t.env, ID: s.ident("history", file), Gen: s.gen, Policy: policyOf(kindRecord, watched)},
+		Read:    func(context.Context) ([]byte, error) { return s.v.Load().sn.Raw(file) },
+		Version: func() any { return s.v.Load().version(file) },
+	}
+	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Stat{}, err
+		}
+		e, ok := v.sn.EntryByFile(file)
+		if !ok {
+			return vnode.Stat{}, vnode.Stale
+		}
+		st := s.stat(v, 0o400, int(e.Size))
+		st.MTime = e.MTime
+		return st, nil
+	}
+	return f
+}
+
+// renameNode moves the head to a node that is renamed onto head, and names a
+// node that is renamed into branch/. The node file stays where it was.
+func (s *session) renameNode(ctx context.Context, name string, to *vnode.List, newName string, noReplace bool) error {
+	f := s.files.Load()
+	node, ok := s.v.Load().nodeID(name)
+	if !ok {
+		return vnode.NotFound
+	}
+	ctx = holding(mutating(ctx), f.nodes, to)
+	switch {
+	case to == f.branches:
+		return s.nameBranch(ctx, node, newName, noReplace)
+	case to != s.dir || newName != "head":
+		return &store.Error{Code: store.Immutable, Op: "rename", Session: s.id, Ref: name, Err: errors.New("a node can only be renamed onto head, which moves the head, or into branch/, which names it")}
+	}
+	if _, there := s.v.Load().headTarget(); there && noReplace {
+		return &store.Error{Code: store.Exists, Op: "rename", Session: s.id, Ref: newName}
+	}
+	return s.setHead(ctx, node, renameWait)
+}

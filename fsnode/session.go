@@ -1,0 +1,289 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// session is what the tree keeps of one session that the kernel knows. Its
+// directory exists as soon as its name was looked up; the rest, and the pin in
+// the store, when the kernel looks into it.
+type session struct {
+	t    *tree
+	id   string
+	gen  uint64
+	dir  *vnode.List // sessions/<id>/ or archived/<id>/
+	gone atomic.Bool // it is not listed any more
+
+	openMu sync.Mutex                   // level 0: one opening at a time
+	unpin  func()                       // guarded by openMu
+	files  atomic.Pointer[sessionFiles] // set once it is open
+	v      atomic.Pointer[view]         // written with mu held
+	used   atomic.Int64                 // when it was last looked into, Unix ns
+
+	mu       sync.Mutex // leaf: guards what follows
+	bump     int64      // ns added to the directory's time for each other listing
+	slots    map[string]*vnode.File
+	nodes    map[string]*vnode.File // by history file
+	records  map[string]*vnode.File // by history file
+	fields   map[string]*vnode.File
+	branches map[string]*branchDir
+	scratch  map[string]*scratchLink
+	pend     pending
+
+	ctl outcomes
+}
+
+// sessionIdent is the identity of a session's directory.
+func sessionIdent(id string) string { return "session/" + id }
+
+// ident is the identity of an object of the session.
+func (s *session) ident(kind, name string) string {
+	return sessionIdent(s.id) + "/" + kind + "/" + name
+}
+
+// newSession makes a session's directory. Requires t.mu.
+func newSession(t *tree, id, name string, gen uint64) *session {
+	s := &session{
+		t: t, id: id, gen: gen,
+		slots: map[string]*vnode.File{}, nodes: map[string]*vnode.File{}, records: map[string]*vnode.File{},
+		fields: map[string]*vnode.File{}, branches: map[string]*branchDir{}, scratch: map[string]*scratchLink{},
+	}
+	s.dir = &vnode.List{
+		Base: vnode.Base{Env: t.env, ID: sessionIdent(id), Gen: gen, Policy: policyOf(kindSession, true), Stat: s.dirStat},
+		Tag:  s, Up: t.active,
+		Entries: s.entries, Find: s.find,
+		Forgot: func() { t.reaper.add(s) },
+	}
+	s.dir.Verbs = s.dirVerbs()
+	vnode.Place(context.Background(), &t.active.Inode, s.dir)
+	return s
+}
+
+// dirStat answers from the listing alone: `ls -l sessions` opens nothing.
+func (s *session) dirStat(context.Context) (vnode.Stat, error) {
+	if s.gone.Load() {
+		return vnode.Stat{}, vnode.Stale
+	}
+	st := vnode.Stat{Perm: 0o700, UID: s.t.uid, GID: s.t.gid}
+	s.t.mu.Lock()
+	st.MTime = s.t.rows[s.id].updated
+	s.t.mu.Unlock()
+	if v := s.v.Load(); v != nil {
+		st.UID, st.GID = v.sn.UID, v.sn.GID
+	}
+	s.mu.Lock()
+	st.MTime = st.MTime.Add(time.Duration(s.bump))
+	s.mu.Unlock()
+	return st, nil
+}
+
+// open pins the session and makes its fixed files, the first time.
+func (s *session) open(ctx context.Context) (*sessionFiles, error) {
+	s.used.Store(s.t.now().UnixNano())
+	if f := s.files.Load(); f != nil {
+		return f, s.follow(ctx, f)
+	}
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	if f := s.files.Load(); f != nil {
+		return f, nil
+	}
+	if s.gone.Load() {
+		return nil, vnode.Stale
+	}
+	sn, watched, release, err := s.t.st.Pin(holdingAny(mutating(ctx)), s.id)
+	if err != nil {
+		return nil, err
+	}
+	s.unpin = release
+	s.swap(sn)
+	f := s.newFiles(watched)
+	s.mu.Lock()
+	s.files.Store(f)
+	s.mu.Unlock()
+	s.dir.Changed() // its owner may be another than the store's
+	return f, nil
+}
+
+// follow brings a session up to date that nobody watches.
+func (s *session) follow(ctx context.Context, f *sessionFiles) error {
+	if s.gone.Load() {
+		return vnode.Stale
+	}
+	if f.watched {
+		return nil
+	}
+	sn, err := s.t.st.Load(holdingAny(mutating(ctx)), s.id)
+	switch {
+	case errors.Is(err, store.NotFound):
+		return vnode.Stale
+	case err != nil:
+		return err
+	}
+	s.swap(sn)
+	return nil
+}
+
+// current returns the session's view for an answer about one of its files.
+func (s *session) current(ctx context.Context) (*view, error) {
+	f := s.files.Load()
+	if f == nil { // being opened: the view is there
+		if v := s.v.Load(); v != nil {
+			return v, nil
+		}
+		return nil, vnode.Stale
+	}
+	if err := s.follow(ctx, f); err != nil {
+		return nil, err
+	}
+	return s.v.Load(), nil
+}
+
+// swap makes a snapshot the current view, unless a newer one is, and records
+// what the kernel holds of the old one. It only touches memory.
+func (s *session) swap(sn *store.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.v.Load()
+	if old != nil && sn.Version <= old.sn.Version {
+		return
+	}
+	v := newView(s, sn)
+	s.v.Store(v)
+	if f := s.files.Load(); f != nil && old != nil {
+		s.pend.add(s.recordLocked(f, old, v))
+	}
+}
+
+// recordLocked finds what of the old view the kernel may hold that is not so
+// in the new one. Requires s.mu.
+func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
+	r := &record{changed: f.live()}
+	if !sameBranch(old, cur) {
+		r.listings = append(r.listings, f.messages)
+	}
+	r.listings = append(r.listings, f.branches)
+	if old.sn.Index != cur.sn.Index || len(old.sn.Problems) != len(cur.sn.Problems) {
+		r.listings = append(r.listings, f.nodes, f.history)
+	}
+	if f.shown(old) != f.shown(cur) {
+		s.bump++
+		r.listings = append(r.listings, s.dir)
+	}
+	for name, n := range s.slots {
+		a, ea, okA := old.message(name)
+		b, eb, okB := cur.message(name)
+		if okA != okB || a.ID != b.ID || ea != eb {
+			r.changed = append(r.changed, n)
+		}
+	}
+	for file, n := range s.nodes {
+		a, okA := old.node(file)
+		b, okB := cur.node(file)
+		switch {
+		case okA != okB || a != b:
+			r.changed = append(r.changed, n)
+		case old.sn.Head != cur.sn.Head && (a.NodeID == old.sn.Head || a.NodeID == cur.sn.Head):
+			r.attrs = append(r.attrs, n) // the head's node can be written, see head.go
+		}
+	}
+	for file, n := range s.records {
+		a, okA := old.sn.EntryByFile(file)
+		b, okB := cur.sn.EntryByFile(file)
+		if okA != okB || a != b {
+			r.changed = append(r.changed, n)
+		}
+	}
+	for _, n := range s.fields {
+		r.changed = append(r.changed, n)
+	}
+	r.listings = append(r.listings, f.fields)
+	if len(s.branches) > 0 {
+		r.late = s.staleBranches
+	}
+	return r
+}
+
+// stat is the attributes of one of the session's own files.
+func (s *session) stat(v *view, perm uint32, size int) vnode.Stat {
+	if perm == 0o600 && (s.t.readOnly || v.sn.Legacy || !v.sn.Openable) {
+		perm = 0o400
+	}
+	return vnode.Stat{Perm: perm, Size: int64(size), MTime: v.sn.MTime, UID: v.sn.UID, GID: v.sn.GID}
+}
+
+// dirOf is the Stat of a directory of the session.
+func (s *session) dirOf(ctx context.Context) (vnode.Stat, error) {
+	v, err := s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
+	}
+	return vnode.Stat{Perm: 0o700, MTime: v.sn.MTime, UID: v.sn.UID, GID: v.sn.GID}, nil
+}
+
+// entries lists the session's directory.
+func (s *session) entries(ctx context.Context) ([]fuse.DirEntry, error) {
+	f, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := f.table.Entries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if out[i].Name == "head" {
+			out[i] = f.findHead(s).Entry("head")
+		}
+	}
+	return append(out, s.scratchEntries()...), nil
+}
+
+// find finds a name in the session's directory.
+func (s *session) find(ctx context.Context, name string) (vnode.Found, error) {
+	f, err := s.open(ctx)
+	if err != nil {
+		return vnode.Found{}, err
+	}
+	found, err := f.table.Find(ctx, name)
+	if err != nil {
+		return s.findScratch(name)
+	}
+	if name == "head" {
+		return f.findHead(s), nil
+	}
+	return found, nil
+}
+
+// release unpins the session and drops it from the tree, unless the kernel
+// still knows it or was just given it again; always when forced. It reports
+// whether it did.
+func (s *session) release(force bool) bool {
+	s.t.mu.Lock()
+	idle := s.t.now().UnixNano()-s.used.Load() > int64(reapAfter/2)
+	if !force && (s.dir.InUse() || !idle) {
+		s.t.mu.Unlock()
+		return false
+	}
+	if s.t.sessions[s.id] == s {
+		delete(s.t.sessions, s.id)
+	}
+	s.gone.Store(true)
+	s.t.mu.Unlock()
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	if s.unpin != nil {
+		s.unpin()
+		s.unpin = nil
+	}
+	return true
+}

@@ -1,0 +1,106 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/sessionfs/sessionfs/dag/render"
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// newSessions makes sessions/ or archived/: the sessions of one kind.
+func (t *tree) newSessions(name string, archived bool) *vnode.List {
+	l := &vnode.List{
+		Base: vnode.Base{Env: t.env, ID: "root/" + name, Policy: policyOf(kindDirectory, true)},
+		Tag:  t, Up: t.root,
+		Entries: func(context.Context) ([]fuse.DirEntry, error) { return t.entriesOf(archived), nil },
+		Find:    func(_ context.Context, name string) (vnode.Found, error) { return t.find(archived, name) },
+	}
+	l.Stat = func(context.Context) (vnode.Stat, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return vnode.Stat{Perm: 0o700, MTime: t.lists[listIndex(archived)].mtime, UID: t.uid, GID: t.gid}, nil
+	}
+	l.Verbs = vnode.Verbs{
+		Rmdir: func(ctx context.Context, name string) error {
+			return t.rmdir(holding(mutating(ctx), l), archived, name)
+		},
+		Rename: t.rename,
+	}
+	if !archived {
+		l.Verbs.Mkdir = func(ctx context.Context, name string) (vnode.Found, error) {
+			return t.mkdir(holding(mutating(ctx), l), name)
+		}
+	}
+	t.place(t.root, l)
+	return l
+}
+
+// writable reports why nothing can be changed.
+func (t *tree) writable(op string) error {
+	if t.readOnly {
+		return &store.Error{Code: store.ReadOnly, Op: op, Err: errors.New("the mount is read-only")}
+	}
+	return nil
+}
+
+// mkdir creates a session.
+func (t *tree) mkdir(ctx context.Context, name string) (vnode.Found, error) {
+	if err := t.writable("create session"); err != nil {
+		return vnode.Found{}, err
+	}
+	id := render.UnescapeName(name)
+	if render.EscapeName(id) != name {
+		return vnode.Found{}, &store.Error{Code: store.Invalid, Op: "create session", Session: id, Err: errors.New("not usable as a session id")}
+	}
+	err := t.st.CreateSession(ctx, store.NewSession{ID: id, AgentID: "main", Source: "sessionfs", Root: true})
+	if err != nil {
+		return vnode.Found{}, err
+	}
+	t.refreshRow(ctx, id)
+	return t.find(false, name)
+}
+
+// rmdir removes a session that holds nothing.
+func (t *tree) rmdir(ctx context.Context, archived bool, name string) error {
+	if err := t.writable("remove session"); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	id, ok := t.ids[name]
+	ok = ok && t.rows[id].archived == archived
+	t.mu.Unlock()
+	if !ok {
+		return vnode.NotFound
+	}
+	if err := t.st.RemoveEmpty(ctx, id); err != nil {
+		return err
+	}
+	t.dropRow(id)
+	return nil
+}
+
+// rename archives a session, or takes it back.
+func (t *tree) rename(ctx context.Context, name string, to *vnode.List, newName string, _ bool) error {
+	if err := t.writable("archive session"); err != nil {
+		return err
+	}
+	if to != t.active && to != t.archived || name != newName {
+		return &store.Error{Code: store.Immutable, Op: "rename", Ref: name, Err: errors.New("a session keeps its id; it can only be moved between sessions and archived")}
+	}
+	t.mu.Lock()
+	id, ok := t.ids[name]
+	s := t.sessions[id]
+	t.mu.Unlock()
+	if !ok {
+		return vnode.NotFound
+	}
+	dirs := []*vnode.List{t.active, t.archived}
+	if s != nil {
+		dirs = append(dirs, s.dir)
+	}
+	return t.st.SetArchived(holding(mutating(ctx), dirs...), id, to == t.archived)
+}

@@ -1,0 +1,296 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/sessionfs/sessionfs/dag/render"
+	"github.com/sessionfs/sessionfs/fsnode/spool"
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// Store is what the tree needs of the session store. *store.Store is one; a
+// test may put another in front of it.
+type Store interface {
+	Root() string
+	ReadOnly() bool
+	Subscribe(o store.Observer) (cancel func())
+	IndexJSON(ctx context.Context) ([]byte, error)
+	ListSessions(ctx context.Context, q store.ListQuery) ([]store.Row, error)
+	Row(ctx context.Context, id string) (store.Row, error)
+	Load(ctx context.Context, id string) (*store.Snapshot, error)
+	Pin(ctx context.Context, id string) (sn *store.Snapshot, watched bool, release func(), err error)
+	Reload(ctx context.Context, id string) error
+	SetHead(ctx context.Context, id string, ref store.Ref, mv store.HeadMove) (node string, err error)
+	AppendText(ctx context.Context, id, role, text string) (store.AppendResult, error)
+	AppendMessage(ctx context.Context, id string, msg []byte) (store.AppendResult, error)
+	ExtendMessage(ctx context.Context, id, node, text string) error
+	RunIsActive(ctx context.Context, id string) (bool, error)
+	CreateSession(ctx context.Context, n store.NewSession) error
+	SetField(ctx context.Context, id, name, text string) error
+	SetArchived(ctx context.Context, id string, archived bool) error
+	DeleteSession(ctx context.Context, id string) error
+	RemoveEmpty(ctx context.Context, id string) error
+	SetBranchName(ctx context.Context, id, node, name string) error
+	DeleteBranchName(ctx context.Context, id, node string) error
+	Begin(ctx context.Context, id string) (*store.Run, error)
+	CommitTurn(ctx context.Context, id, message string) (c store.Commit, ok bool, err error)
+	Dirty(id string)
+}
+
+var (
+	_ Store          = (*store.Store)(nil)
+	_ store.Observer = (*tree)(nil)
+)
+
+// tree is one mounted tree: what all its nodes share.
+type tree struct {
+	st       Store
+	sp       *spool.Spool
+	log      *slog.Logger
+	now      func() time.Time
+	env      *vnode.Env
+	readOnly bool
+	version  string
+	started  time.Time
+	made     time.Time // of the store's root
+	uid, gid uint32    // owner of the store's root
+
+	root, active, archived *vnode.List
+	index                  *vnode.File
+	refused                *refusals
+	later                  *later
+	reaper                 *reaper
+
+	rowMu sync.Mutex // level 0: one reading of a row at a time
+
+	mu       sync.Mutex // leaf: guards what follows
+	sessions map[string]*session
+	rows     map[string]row
+	ids      map[string]string // name in sessions/ or archived/ -> id
+	lists    [2]listState      // of sessions/ and archived/
+	indexAt  time.Time         // when index.json last changed
+	indexGen uint64
+	gen      uint64 // numbers the session objects
+	pend     pending
+}
+
+// row is what a listing shows of a session.
+type row struct {
+	name     string
+	archived bool
+	updated  time.Time
+}
+
+// listState is the state of sessions/ or archived/.
+type listState struct {
+	mtime   time.Time
+	entries []fuse.DirEntry // nil when not made yet
+}
+
+func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
+	t := &tree{
+		st: cfg.Store, sp: sp, log: cfg.Log, now: time.Now, readOnly: cfg.ReadOnly || cfg.Store.ReadOnly(),
+		version: cfg.Version, refused: &refusals{},
+		sessions: map[string]*session{}, rows: map[string]row{}, ids: map[string]string{},
+	}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	t.started = t.now()
+	var st syscall.Stat_t
+	if err := syscall.Stat(t.st.Root(), &st); err != nil {
+		return nil, err
+	}
+	t.uid, t.gid = st.Uid, st.Gid
+	t.made = time.Unix(st.Mtim.Unix())
+	t.lists[0].mtime, t.lists[1].mtime, t.indexAt = t.made, t.made, t.made
+	t.env = &vnode.Env{Fail: t.fail, Hush: t.hush, Beneath: t.st.Root()}
+	return t, nil
+}
+
+// loadRows fills the listings. The tree is subscribed before, so that a
+// change in between is not missed.
+func (t *tree) loadRows(ctx context.Context) error {
+	rows, err := t.st.ListSessions(ctx, store.ListQuery{IncludeArchived: true})
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		t.noteRow(r.ID, r.Archived, t.rowTime(r))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pend = pending{} // nothing is known to the kernel yet
+	return nil
+}
+
+// noteRow takes over what a listing shows of a session.
+func (t *tree) noteRow(id string, archived bool, updated time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	updated = updated.Truncate(time.Microsecond)
+	old, known := t.rows[id]
+	n := row{name: old.name, archived: archived, updated: updated}
+	if !known {
+		n.name = render.EscapeName(id)
+	}
+	if known && old == n {
+		return
+	}
+	t.rows[id], t.ids[n.name] = n, id
+	r := &record{}
+	if known && old.archived != archived {
+		r.gone = append(r.gone, goneName{t.listOf(old.archived), n.name})
+		t.touchListLocked(r, old.archived)
+	}
+	if !known || old.archived != archived {
+		t.touchListLocked(r, archived)
+	}
+	t.touchRowLocked(r, id)
+	t.pend.add(r)
+}
+
+// rowTime is when a session was last active; that of a row without a
+// possible time is the store's own.
+func (t *tree) rowTime(r store.Row) time.Time {
+	for _, f := range []float64{r.UpdatedAt, r.CreatedAt} {
+		if f > 0 && f < float64(t.now().Add(24*time.Hour).Unix()) {
+			sec := int64(f)
+			return time.Unix(sec, int64((f-float64(sec))*1e9))
+		}
+	}
+	return t.made
+}
+
+// dropRow forgets a session that is not there any more.
+func (t *tree) dropRow(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, known := t.rows[id]
+	if !known {
+		return
+	}
+	delete(t.rows, id)
+	delete(t.ids, old.name)
+	r := &record{gone: []goneName{{t.listOf(old.archived), old.name}}}
+	t.touchListLocked(r, old.archived)
+	t.touchRowLocked(r, id)
+	t.pend.add(r)
+	if s := t.sessions[id]; s != nil {
+		delete(t.sessions, id)
+		s.gone.Store(true)
+		t.reaper.add(s)
+	}
+}
+
+// touchListLocked notes that a listing changed. Requires t.mu.
+func (t *tree) touchListLocked(r *record, archived bool) {
+	l := &t.lists[listIndex(archived)]
+	l.entries = nil
+	l.mtime = later1(l.mtime, t.now())
+	r.listings = append(r.listings, t.listOf(archived))
+}
+
+// touchRowLocked notes that a row changed. Requires t.mu.
+func (t *tree) touchRowLocked(r *record, id string) {
+	t.indexAt = later1(t.indexAt, t.now())
+	t.indexGen++
+	r.changed = append(r.changed, t.index)
+	if s := t.sessions[id]; s != nil {
+		r.changed = append(r.changed, s.dir)
+	}
+}
+
+// later1 is now, or a nanosecond after a time that is not before now.
+func later1(last, now time.Time) time.Time {
+	if now.After(last) {
+		return now
+	}
+	return last.Add(1)
+}
+
+func listIndex(archived bool) int {
+	if archived {
+		return 1
+	}
+	return 0
+}
+
+func (t *tree) listOf(archived bool) *vnode.List {
+	if archived {
+		return t.archived
+	}
+	return t.active
+}
+
+// refreshRow asks the store what a listing shows of a session now.
+func (t *tree) refreshRow(ctx context.Context, id string) {
+	t.rowMu.Lock()
+	defer t.rowMu.Unlock()
+	r, err := t.st.Row(context.WithoutCancel(ctx), id)
+	switch {
+	case err == nil:
+		t.noteRow(id, r.Archived, t.rowTime(r))
+	case errors.Is(err, store.NotFound):
+		t.dropRow(id)
+	default:
+		t.log.Warn("read row", "session", id, "err", err)
+	}
+}
+
+// session returns the object of a listed session, making it when the kernel
+// has not seen it yet. Requires t.mu.
+func (t *tree) sessionLocked(id string) *session {
+	s, ok := t.sessions[id]
+	if !ok {
+		t.gen++
+		s = newSession(t, id, t.rows[id].name, t.gen)
+		t.sessions[id] = s
+	}
+	return s
+}
+
+// entriesOf lists sessions/ or archived/, by name.
+func (t *tree) entriesOf(archived bool) []fuse.DirEntry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := &t.lists[listIndex(archived)]
+	if l.entries == nil {
+		l.entries = make([]fuse.DirEntry, 0, len(t.rows))
+		for id, r := range t.rows {
+			if r.archived == archived {
+				l.entries = append(l.entries, vnode.DirEntry(r.name, sessionIdent(id)))
+			}
+		}
+		slices.SortFunc(l.entries, func(a, b fuse.DirEntry) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return l.entries
+}
+
+// find returns a session's directory.
+func (t *tree) find(archived bool, name string) (vnode.Found, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, ok := t.ids[name]
+	if !ok || t.rows[id].archived != archived {
+		return vnode.Found{}, vnode.NotFound
+	}
+	s := t.sessionLocked(id)
+	s.used.Store(t.now().UnixNano())
+	return vnode.Found{Node: s.dir}, nil
+}
+
+// mutating is the context of a change that a request asks for: a signal that
+// reaches the process in the middle must not leave it half done, and Go's own
+// programs are interrupted all the time.
+func mutating(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

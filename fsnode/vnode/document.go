@@ -1,0 +1,133 @@
+package vnode
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Doc is the writing side of a file whose content is collected a handle and
+// applied as a whole: at flush, which every close of a descriptor sends, and
+// at fsync. A flush after which more is written is followed by another, so
+// Apply may come several times with a text that has grown. What a writer
+// leaves behind that dies by a signal is not applied.
+type Doc struct {
+	// Begin makes the early checks and returns the place to collect in.
+	Begin func(ctx context.Context) (Draft, error)
+	// Killed reports whether the process of a request is dying by a signal;
+	// nil asks the kernel.
+	Killed func(pid uint32) bool
+}
+
+// Draft is what one handle collects.
+type Draft interface {
+	WriteAt(p []byte, off int64) (int, error)
+	Truncate(size int64) error
+	Size() int64
+	// Apply makes the text so far what it is meant to become.
+	Apply(ctx context.Context) error
+	// Abandon keeps the text where its writer can find it: why says why it
+	// could not be applied.
+	Abandon(ctx context.Context, why error)
+	// Close ends the draft.
+	Close()
+}
+
+// Writer begins a handle's writing.
+func (d Doc) Writer(ctx context.Context) (Writer, error) {
+	draft, err := d.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	killed := d.Killed
+	if killed == nil {
+		killed = dyingBySignal
+	}
+	return &docWriter{d: draft, killed: killed}, nil
+}
+
+type docWriter struct {
+	d      Draft
+	killed func(pid uint32) bool
+	dirty  bool  // something was written since the last Apply
+	broken error // why this handle takes no more
+}
+
+func (w *docWriter) Write(_ context.Context, data []byte, off int64, appending bool) error {
+	if w.broken != nil {
+		return w.broken
+	}
+	if appending {
+		off = w.d.Size()
+	}
+	if len(data) > 0 {
+		w.dirty = true
+	}
+	_, err := w.d.WriteAt(data, off)
+	return err
+}
+
+func (w *docWriter) Flush(ctx context.Context) error {
+	if c, ok := fuse.FromContext(ctx); ok && w.dirty && w.killed(c.Pid) {
+		return w.abandon(ctx, Killed)
+	}
+	return w.Sync(ctx)
+}
+
+func (w *docWriter) Sync(ctx context.Context) error {
+	if !w.dirty {
+		return nil
+	}
+	w.dirty = false
+	if err := w.d.Apply(ctx); err != nil {
+		return w.abandon(ctx, err)
+	}
+	return nil
+}
+
+// abandon gives the text up. The handle takes no more: half a text would
+// look like a whole one.
+func (w *docWriter) abandon(ctx context.Context, why error) error {
+	w.dirty, w.broken = false, why
+	w.d.Abandon(ctx, why)
+	return why
+}
+
+func (w *docWriter) Truncate(size uint64) error {
+	if w.broken != nil {
+		return w.broken
+	}
+	if int64(size) == w.d.Size() {
+		return nil
+	}
+	w.dirty = true
+	return w.d.Truncate(int64(size))
+}
+
+// Release keeps what was never flushed: a connection that ends takes the
+// flushes with it.
+func (w *docWriter) Release(ctx context.Context) {
+	if w.dirty {
+		_ = w.abandon(ctx, Killed)
+	}
+	w.d.Close()
+}
+
+// dyingBySignal reads the last field of /proc/<pid>/stat, the exit code of a
+// task that is ending: the signal in its low seven bits. Flush comes for such
+// a process too. A task that cannot be read counts as alive.
+func dyingBySignal(pid uint32) bool {
+	if pid == 0 {
+		return false
+	}
+	b, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/stat")
+	if err != nil {
+		return false
+	}
+	b = bytes.TrimSpace(b)
+	code, err := strconv.Atoi(string(b[bytes.LastIndexByte(b, ' ')+1:]))
+	return err == nil && code&0x7f != 0
+}

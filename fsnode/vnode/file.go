@@ -1,0 +1,205 @@
+package vnode
+
+import (
+	"context"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// File is a file whose content is a text that the tree can tell at any time.
+// Without Writer it is read-only.
+type File struct {
+	Base
+	// Read returns the current text. A handle answers with the inode's text
+	// of now, never with that of its open: the pages are shared by everybody.
+	Read func(ctx context.Context) ([]byte, error)
+	// Version, when not nil, returns a comparable value that differs whenever
+	// the text may: a handle then keeps what it has read for as long as it is
+	// the same, so that a large text is not made anew for every page.
+	Version func() any
+	// Writer begins the writing of one handle. Nil, or an error, refuses an
+	// open for writing.
+	Writer func(ctx context.Context) (Writer, error)
+}
+
+// Writer is the writing side of one open handle. Its methods are called one
+// at a time. See Value, Lines and Doc for what they do.
+type Writer interface {
+	// Write takes data at an offset; appending tells that the handle was
+	// opened with O_APPEND, where the offset means nothing.
+	Write(ctx context.Context, data []byte, off int64, appending bool) error
+	// Flush is called at every close of a descriptor of the handle.
+	Flush(ctx context.Context) error
+	// Sync is called for fsync.
+	Sync(ctx context.Context) error
+	// Truncate sets the size of what this handle writes.
+	Truncate(size uint64) error
+	// Release ends the handle.
+	Release(ctx context.Context)
+}
+
+func (f *File) fileType() uint32 { return syscall.S_IFREG }
+
+// handle is an open file.
+type handle struct {
+	f         *File
+	appending bool
+
+	mu      sync.Mutex // level 0: held while the tree reads or applies
+	w       Writer     // nil: opened for reading
+	memo    []byte
+	version any
+}
+
+// Open begins a handle. A handle for writing bypasses the page cache: the
+// errno of a refusal must come out of write(2), and the kernel may then be
+// notified of the file from within the write.
+func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	h := &handle{f: f, appending: flags&syscall.O_APPEND != 0}
+	if flags&syscall.O_ACCMODE == syscall.O_RDONLY {
+		if _, err := f.Stat(ctx); err != nil {
+			return nil, 0, f.Env.Hush(err)
+		}
+		if f.Policy.Keep {
+			return h, fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH, 0
+		}
+		return h, fuse.FOPEN_NOFLUSH, 0
+	}
+	if f.Writer == nil {
+		return nil, 0, f.fail(ctx, "open", "", Immutable)
+	}
+	w, err := f.Writer(ctx)
+	if err != nil {
+		return nil, 0, f.fail(ctx, "open", "", err)
+	}
+	h.w = w
+	return h, fuse.FOPEN_DIRECT_IO, 0
+}
+
+// Getattr answers with the file's attributes.
+func (f *File) Getattr(ctx context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	return f.getattr(ctx, syscall.S_IFREG, out)
+}
+
+// Setattr accepts times, and of a file that can be written a new size: as a
+// handle's writer says, and without a handle only the one that open's
+// O_TRUNC means, which changes nothing by itself.
+func (f *File) Setattr(ctx context.Context, fh fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	return f.setattr(ctx, in, syscall.S_IFREG, out, func(size uint64) error {
+		if h, ok := fh.(*handle); ok && h.w != nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.w.Truncate(size)
+		}
+		if f.Writer == nil {
+			return Immutable
+		}
+		w, err := f.Writer(ctx)
+		if err != nil {
+			return err
+		}
+		defer w.Release(ctx)
+		if size != 0 {
+			return BadSize
+		}
+		return nil
+	})
+}
+
+// Fsync applies what a handle holds back.
+func (f *File) Fsync(ctx context.Context, fh fs.FileHandle, _ uint32) syscall.Errno {
+	h, ok := fh.(*handle)
+	if !ok || h.w == nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.w.Sync(ctx); err != nil {
+		return f.fail(ctx, "fsync", "", err)
+	}
+	return 0
+}
+
+// text returns the file's text, of this very moment.
+func (h *handle) text(ctx context.Context) ([]byte, error) {
+	if h.f.Version == nil {
+		return h.f.Read(ctx)
+	}
+	v := h.f.Version()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.memo != nil && h.version == v {
+		return h.memo, nil
+	}
+	b, err := h.f.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Kept under the version from before the reading: a newer text under an
+	// older version is only read once more.
+	h.memo, h.version = b, v
+	return b, nil
+}
+
+// Read answers with a piece of the text.
+func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	b, err := h.text(ctx)
+	if err != nil {
+		return nil, h.f.fail(ctx, "read", "", err)
+	}
+	off = min(off, int64(len(b)))
+	return fuse.ReadResultData(b[off:min(off+int64(len(dest)), int64(len(b)))]), 0
+}
+
+// Write gives the data to the writer.
+func (h *handle) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.w == nil {
+		return 0, h.f.fail(ctx, "write", "", Immutable)
+	}
+	if err := h.w.Write(ctx, data, off, h.appending); err != nil {
+		return 0, h.f.fail(ctx, "write", "", err)
+	}
+	return uint32(len(data)), 0
+}
+
+// Flush tells the writer that a descriptor was closed.
+func (h *handle) Flush(ctx context.Context) syscall.Errno {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.w == nil {
+		return 0
+	}
+	if err := h.w.Flush(ctx); err != nil {
+		return h.f.fail(ctx, "close", "", err)
+	}
+	return 0
+}
+
+// Release ends the handle.
+func (h *handle) Release(ctx context.Context) syscall.Errno {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.w != nil {
+		h.w.Release(ctx)
+	}
+	return 0
+}
+
+var (
+	_ Node             = (*File)(nil)
+	_ fs.NodeOpener    = (*File)(nil)
+	_ fs.NodeGetattrer = (*File)(nil)
+	_ fs.NodeSetattrer = (*File)(nil)
+	_ fs.NodeFsyncer   = (*File)(nil)
+	_ fs.NodeStatfser  = (*File)(nil)
+
+	_ fs.FileReader   = (*handle)(nil)
+	_ fs.FileWriter   = (*handle)(nil)
+	_ fs.FileFlusher  = (*handle)(nil)
+	_ fs.FileReleaser = (*handle)(nil)
+)

@@ -1,0 +1,45 @@
+package vnode
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Link is a symbolic link. Its Stat must give the target's length as size.
+type Link struct {
+	Base
+	// Target returns where the link points, relative to its directory.
+	Target func(ctx context.Context) (string, error)
+}
+
+func (l *Link) fileType() uint32 { return syscall.S_IFLNK }
+
+// Readlink answers with the target.
+func (l *Link) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
+	t, err := l.Target(ctx)
+	if err != nil {
+		return nil, l.Env.Hush(err)
+	}
+	return []byte(t), 0
+}
+
+// Getattr answers with the link's own attributes.
+func (l *Link) Getattr(ctx context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	return l.getattr(ctx, syscall.S_IFLNK, out)
+}
+
+// Setattr accepts times and refuses the rest.
+func (l *Link) Setattr(ctx context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	return l.setattr(ctx, in, syscall.S_IFLNK, out, refuseSize)
+}
+
+var (
+	_ Node              = (*Link)(nil)
+	_ fs.NodeReadlinker = (*Link)(nil)
+	_ fs.NodeGetattrer  = (*Link)(nil)
+	_ fs.NodeSetattrer  = (*Link)(nil)
+	_ fs.NodeStatfser   = (*Link)(nil)
+)

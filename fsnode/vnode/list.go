@@ -1,0 +1,171 @@
+package vnode
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// List is a directory. What it lists it also finds, and nothing else. A verb
+// that is missing is refused: go-fuse would answer success to an unlink or rmdir
+// that nobody implements, and take the name out of its own tree.
+type List struct {
+	Base
+	// Tag is what the tree knows of this directory, for Rename.
+	Tag any
+	// Up is the directory above, nil for the root. It tells which requests
+	// hold an ancestor of this one.
+	Up *List
+	// Forgot, when not nil, is told that the kernel has let go of the
+	// directory and of everything below it, as it looked a moment ago: a
+	// lookup under way may be handing it out again.
+	Forgot func()
+	// Entries lists the directory in a stable order, without "." and "..".
+	// The slice is not changed afterwards. Inode numbers are those of Find.
+	Entries func(ctx context.Context) ([]fuse.DirEntry, error)
+	// Find returns the node of a name, placed; NotFound when it is not listed.
+	Find func(ctx context.Context, name string) (Found, error)
+
+	// Verbs are what can be done to the names in it.
+	Verbs Verbs
+}
+
+// Found is a node that a directory found: one of this package's kinds, or a
+// foreign one with what must be known of it.
+type Found struct {
+	Node Node
+	// Foreign is a node of another kind, a directory, with its identity and
+	// policy, placed by PlaceForeign. It fills its own attributes.
+	Foreign  fs.InodeEmbedder
+	Identity string
+	Policy   Policy
+}
+
+func (l *List) fileType() uint32 { return syscall.S_IFDIR }
+
+// answer fills the answer that hands out a found node.
+func (l *List) answer(ctx context.Context, f Found, out *fuse.EntryOut) (*fs.Inode, error) {
+	if f.Foreign == nil {
+		if err := describe(ctx, f.Node, out); err != nil {
+			return nil, err
+		}
+		return f.Node.base().EmbeddedInode(), nil
+	}
+	in := f.Foreign.EmbeddedInode()
+	if g, ok := f.Foreign.(fs.NodeGetattrer); ok {
+		var a fuse.AttrOut
+		if errno := g.Getattr(ctx, nil, &a); errno != 0 {
+			return nil, errno
+		}
+		out.Attr = a.Attr
+	}
+	out.SetEntryTimeout(f.Policy.Entry)
+	out.SetAttrTimeout(f.Policy.Lookup)
+	return in, nil
+}
+
+// Lookup finds a name. What is not there is not cached: a change by anybody
+// may bring it.
+func (l *List) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	if len(name) > maxName {
+		return nil, syscall.ENAMETOOLONG
+	}
+	f, err := l.Find(ctx, name)
+	if err != nil {
+		return nil, l.Env.Hush(err)
+	}
+	in, err := l.answer(ctx, f, out)
+	if err != nil {
+		return nil, l.Env.Hush(err)
+	}
+	return in, 0
+}
+
+// OnForget is called by go-fuse.
+func (l *List) OnForget() {
+	if l.Forgot != nil {
+		l.Forgot()
+	}
+}
+
+// Getattr answers with the directory's attributes.
+func (l *List) Getattr(ctx context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	return l.getattr(ctx, syscall.S_IFDIR, out)
+}
+
+// Setattr accepts times and refuses the rest.
+func (l *List) Setattr(ctx context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	return l.setattr(ctx, in, syscall.S_IFDIR, out, refuseSize)
+}
+
+// Fsync has nothing to do: what was answered is durable.
+func (l *List) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }
+
+// OpendirHandle begins a reading of the directory.
+func (l *List) OpendirHandle(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return &listing{l: l}, 0, 0
+}
+
+// listing is one reading of a directory. The kernel reads without a handle
+// (OPENDIR is refused), so a listing begins at any offset: offsets are
+// positions and stay good from one reading to the next.
+type listing struct {
+	l       *List
+	entries []fuse.DirEntry
+	pos     uint64
+	taken   bool
+}
+
+func (d *listing) Readdirent(ctx context.Context) (*fuse.DirEntry, syscall.Errno) {
+	if !d.taken {
+		list, err := d.l.Entries(ctx)
+		if err != nil {
+			return nil, d.l.fail(ctx, "readdir", "", err)
+		}
+		d.entries, d.taken = list, true
+	}
+	e, ok := d.entry(d.pos)
+	if !ok {
+		return nil, 0
+	}
+	d.pos++
+	e.Off = d.pos
+	return &e, 0
+}
+
+// entry returns the entry at a position: ".", "..", then the listing.
+func (d *listing) entry(pos uint64) (fuse.DirEntry, bool) {
+	switch {
+	case pos == 0:
+		return fuse.DirEntry{Name: ".", Mode: syscall.S_IFDIR, Ino: d.l.Base.number()}, true
+	case pos == 1:
+		ino := uint64(fuse.FUSE_ROOT_ID)
+		if _, parent := d.l.Parent(); parent != nil && !parent.IsRoot() {
+			ino = parent.StableAttr().Ino
+		}
+		return fuse.DirEntry{Name: "..", Mode: syscall.S_IFDIR, Ino: ino}, true
+	case pos-2 < uint64(len(d.entries)):
+		return d.entries[pos-2], true
+	}
+	return fuse.DirEntry{}, false
+}
+
+func (d *listing) Seekdir(_ context.Context, off uint64) syscall.Errno {
+	d.pos = off
+	return 0
+}
+
+var (
+	_ Node                  = (*List)(nil)
+	_ fs.NodeLookuper       = (*List)(nil)
+	_ fs.NodeGetattrer      = (*List)(nil)
+	_ fs.NodeSetattrer      = (*List)(nil)
+	_ fs.NodeFsyncer        = (*List)(nil)
+	_ fs.NodeStatfser       = (*List)(nil)
+	_ fs.NodeOpendirHandler = (*List)(nil)
+	_ fs.NodeOnForgetter    = (*List)(nil)
+	_ fs.FileReaddirenter   = (*listing)(nil)
+	_ fs.FileSeekdirer      = (*listing)(nil)
+)
