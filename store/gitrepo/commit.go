@@ -362,11 +362,14 @@ func cleanMessage(message string) (string, error) {
 
 // subject is the first paragraph on one line, as git log's %s.
 func subject(message string) string {
-	message = strings.TrimLeft(message, "\n")
-	first, _, _ := strings.Cut(message, "\n\n")
-	lines := strings.Split(first, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " \t\r\v\f")
+	var lines []string
+	for line := range strings.SplitSeq(message, "\n") {
+		line = strings.TrimRight(line, " \t\r\v\f")
+		if line != "" {
+			lines = append(lines, line)
+		} else if len(lines) > 0 {
+			break
+		}
 	}
-	return strings.ToValidUTF8(strings.TrimSpace(strings.Join(lines, " ")), "\uFFFD")
+	return strings.ToValidUTF8(strings.Join(lines, " "), "\uFFFD")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,13 +42,21 @@ func git(t testing.TB, dir string, args ...string) string {
 }
 
 func tryGit(t testing.TB, dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = append(os.Environ(), "HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1",
-		"GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
-	var b bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &b, &b
+	cmd := gitCommand(dir, args...)
+	var b, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &b, &stderr
 	err := cmd.Run()
-	return strings.TrimRight(b.String(), "\n"), err
+	if err != nil {
+		return stderr.String(), err
+	}
+	return strings.TrimRight(b.String(), "\n"), nil
+}
+
+func gitCommand(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("git", append([]string{"-C", dir}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_ATTR_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
+	return cmd
 }
 
 func needGit(t testing.TB) {
@@ -85,7 +92,7 @@ func commitAll(t testing.TB, r *Repo, msg string) (Commit, bool) {
 // checkSound asks git whether anything is left to commit or broken.
 func checkSound(t testing.TB, dir string) {
 	t.Helper()
-	if out := git(t, dir, "status", "--porcelain"); out != "" {
+	if out := git(t, dir, "status", "--porcelain", "--ignore-submodules=dirty"); out != "" {
 		t.Errorf("git status is not clean:\n%s", out)
 	}
 	if out := git(t, dir, "add", "-A", "-n"); out != "" {
@@ -113,7 +120,7 @@ func litter(t testing.TB, dir string) {
 			return err
 		}
 		name := d.Name()
-		if strings.HasSuffix(name, ".lock") && name != recordName || strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, "tmp_") {
+		if strings.HasSuffix(name, ".lock") && name != recordName || strings.HasPrefix(name, tempLock) || strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, "tmp_") {
 			t.Errorf("left behind: %s", path)
 		}
 		return nil
@@ -143,5 +150,3 @@ func must(t testing.TB, errs ...error) {
 		t.Fatal(err)
 	}
 }
-
-var _ = fmt.Sprint

@@ -31,6 +31,8 @@ import (
 const (
 	recordName   = "sessionfs.lock"
 	recordHeader = "sessionfs-lock 1\n"
+	tempLock     = "sessionfs.tmp-"     // begins a lock's private name
+	tempObject   = "tmp_obj_sessionfs-" // begins an object's; git prune knows tmp_obj_
 	lockSuffix   = ".lock"
 	pollFirst    = time.Millisecond
 	pollMax      = 25 * time.Millisecond
@@ -105,8 +107,8 @@ func (l *gitLocks) recover(path string) error {
 	if err != nil {
 		return fmt.Errorf("read lock record: %w", err)
 	}
-	for line := range strings.SplitSeq(string(old), "\n") {
-		if err := l.removeRecorded(line); err != nil {
+	if len(old) > 0 {
+		if err := l.clear(string(old)); err != nil {
 			return err
 		}
 	}
@@ -120,6 +122,31 @@ func (l *gitLocks) recover(path string) error {
 	_, err = fmt.Fprintf(l.record, "%spid %d start %s\n", recordHeader, os.Getpid(), processStart())
 	if err != nil {
 		return errors.Join(fmt.Errorf("write lock record: %w", err), l.record.Close())
+	}
+	return nil
+}
+
+// clear removes the locks in a dead holder's record, and the private files that
+// only a holder makes.
+func (l *gitLocks) clear(record string) error {
+	for line := range strings.SplitSeq(record, "\n") {
+		if err := l.removeRecorded(line); err != nil {
+			return err
+		}
+	}
+	for dir, prefix := range map[string]string{l.r.git: tempLock, filepath.Join(l.r.common, "objects"): tempObject} {
+		entries, err := l.r.fs.ReadDir(dir)
+		if err != nil {
+			return fmt.Errorf("clear after a dead process: %w", err)
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), prefix) {
+				continue
+			}
+			if err := l.discard(filepath.Join(dir, e.Name())); err != nil {
+				return fmt.Errorf("clear after a dead process: %w", err)
+			}
+		}
 	}
 	return nil
 }
@@ -156,7 +183,7 @@ func (l *gitLocks) removeRecorded(line string) error {
 // take makes target.lock, waiting while somebody else holds it.
 func (l *gitLocks) take(ctx context.Context, target string) (*lockFile, error) {
 	lf := &lockFile{path: target + lockSuffix, target: target}
-	temp := filepath.Join(l.r.git, "sessionfs."+randomName()+".tmp")
+	temp := filepath.Join(l.r.git, tempLock+randomName())
 	var err error
 	if lf.file, err = l.r.create(temp, 0o666); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", target, err)

@@ -147,7 +147,7 @@ func (w *objectWriter) exists(h plumbing.Hash) bool {
 }
 
 func (w *objectWriter) temp() (disk.File, string, error) {
-	temp := filepath.Join(w.r.common, "objects", "tmp_obj_"+randomName())
+	temp := filepath.Join(w.r.common, "objects", tempObject+randomName())
 	file, err := w.r.create(temp, 0o444)
 	if err != nil {
 		return nil, "", fmt.Errorf("write object: %w", err)

@@ -74,10 +74,39 @@ func (r *Repo) readRef(name string) (target string, h plumbing.Hash, ok bool, er
 	if t, isSym := strings.CutPrefix(text, "ref:"); isSym {
 		return strings.TrimLeft(t, " \t"), h, true, nil
 	}
+	if strings.Trim(text, "\x00") == "" {
+		h, ok = r.lastLogged(name)
+		return "", h, ok, nil
+	}
 	if h, ok = parseHash(text); !ok {
 		return "", h, false, fmt.Errorf("ref %s: %w: %d bytes that are no object name", name, ErrCorrupt, len(b))
 	}
 	return "", h, true, nil
+}
+
+// lastLogged is the value of a ref whose file has lost its content: git does
+// not sync refs, and a power cut soon after a commit of somebody else leaves an
+// empty one. The last commit in its log that exists is taken; without any the
+// branch counts as unborn.
+func (r *Repo) lastLogged(name string) (plumbing.Hash, bool) {
+	b, err := r.fs.ReadFile(filepath.Join(r.refDir(name), "logs", name))
+	r.opt.Log.Warn("the file of a git ref is empty, using its log", "dir", r.work, "ref", name)
+	if err != nil {
+		return plumbing.ZeroHash, false
+	}
+	lines := strings.Split(string(b), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		fields := strings.SplitN(lines[i], " ", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		if h, ok := parseHash(fields[1]); ok && !h.IsZero() {
+			if _, err := r.objects.commit(h); err == nil {
+				return h, true
+			}
+		}
+	}
+	return plumbing.ZeroHash, false
 }
 
 func isDirectory(r *Repo, path string, err error) bool {

@@ -485,7 +485,8 @@ func nestedHead(f disk.FS, dir string) (plumbing.Hash, bool) {
 	if err != nil {
 		return plumbing.ZeroHash, false
 	}
-	sub := Repo{work: dir, git: git, common: commonDir(f, git), fs: f}
+	sub := Repo{work: dir, git: git, common: commonDir(f, git), fs: f, opt: Options{FS: f}.withDefaults()}
+	sub.objects = objectReader{fs: f, common: sub.common}
 	if !isGitDir(f, sub.git, sub.common) {
 		return plumbing.ZeroHash, false
 	}
