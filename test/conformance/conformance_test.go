@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,8 +30,8 @@ type check struct {
 	s    *store.Store
 
 	before map[string]string // manifest as extracted
-	gone   map[string]bool   // shells that opening removed, each allowed to
-	shell  map[string]bool   // shells that opening may remove; nil: not asked
+	gone   map[string]bool   // sessions that opening removed
+	shells map[string]bool   // shells that opening must remove
 	// tarball is the store's file; custom is set when it is not one of the
 	// repository's own.
 	tarball string
@@ -46,19 +47,25 @@ func TestConformance(t *testing.T) {
 	if err != nil || len(tarballs) == 0 {
 		t.Fatalf("no stores in %s: %v", harness.StoresDir(t), err)
 	}
+	var mu sync.Mutex
 	total := newTally(t)
+	t.Cleanup(func() { // after the parallel subtests
+		t.Logf("%d stores: %s", len(tarballs), total)
+		if total.n == 0 {
+			t.Error("nothing was compared")
+		}
+	})
 	for _, tarball := range tarballs {
 		name := strings.TrimSuffix(filepath.Base(tarball), ".tar.gz")
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := openStore(t, tarball)
 			c.run()
 			t.Logf("%s: %s", name, c.y)
+			mu.Lock()
+			defer mu.Unlock()
 			total.add(c.y)
 		})
-	}
-	t.Logf("%d stores: %s", len(tarballs), total)
-	if total.n == 0 {
-		t.Error("nothing was compared")
 	}
 }
 
@@ -76,30 +83,38 @@ func extract(t *testing.T, tarball string) *check {
 	if err := harness.FillPlaceholders(root, want.PlaceholderFiles); err != nil {
 		t.Fatal(err)
 	}
-	return &check{
+	c := &check{
 		t: t, ctx: t.Context(), y: newTally(t), root: root, want: want,
 		tarball: tarball, custom: os.Getenv("SESSIONFS_FIXTURES") != "",
-		disk: readDisk(t, root), before: manifest(t, root), gone: map[string]bool{},
+		disk: readDisk(t, root), before: manifest(t, root), gone: map[string]bool{}, shells: map[string]bool{},
 	}
+	for id, s := range c.disk.sessions {
+		c.shells[id] = c.disk.isShell(t, s, want.RecordedAt)
+	}
+	return c
 }
 
 // openStore opens the copy as a worker's mount does: what a dead process left
 // running is reconciled and empty shells are swept, at the recorded time.
 func openStore(t *testing.T, tarball string) *check {
 	t.Helper()
-	c := extract(t, tarball)
+	return extract(t, tarball).open()
+}
+
+func (c *check) open() *check {
+	c.t.Helper()
 	sec, frac := math.Modf(c.want.RecordedAt)
 	now := time.Unix(int64(sec), int64(frac*1e9))
 	s, err := store.Open(c.ctx, store.Options{
 		Root: c.root, Reconcile: store.ReconcileAlways, Sweep: true, Clock: func() time.Time { return now },
 	})
 	if err != nil {
-		t.Fatalf("Open: %v", err)
+		c.t.Fatalf("Open: %v", err)
 	}
 	c.s = s
-	t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
+			c.t.Errorf("Close: %v", err)
 		}
 	})
 	return c

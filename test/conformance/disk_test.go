@@ -211,12 +211,14 @@ func git(t *testing.T, dir string, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// isShell reports whether opening may remove a session (reference 8.5,
-// narrowed): older than an hour, not archived, no history, nothing in Git
+// isShell reports whether opening removes a session (reference 8.5, narrowed
+// to what loses nothing): older than an hour, not archived, without history/
+// (an empty one keeps a session: reference 15, row 9), with nothing in Git
 // and nothing in workdir/.
 func (d *diskStore) isShell(t *testing.T, s *diskSession, now float64) bool {
 	t.Helper()
-	if s.symlink || len(s.historyFiles()) > 0 || truthy(d.row(s.id)["archived"]) {
+	_, err := os.Lstat(filepath.Join(s.dir, "history"))
+	if s.symlink || err == nil || !s.trusted() || truthy(d.row(s.id)["archived"]) {
 		return false
 	}
 	if now-seconds(d.row(s.id)["created_at"]) <= 3600 {

@@ -11,34 +11,16 @@ import (
 	"github.com/sessionfs/sessionfs/store"
 )
 
-// checkSweep finds what opening removed. A session may go only when it is a
-// shell by the rule; every other one is still there.
+// checkSweep finds what opening removed: the empty shells, found before it,
+// and nothing else.
 func (c *check) checkSweep() {
 	for _, id := range c.disk.order {
-		s := c.disk.sessions[id]
-		if _, err := os.Lstat(s.dir); err == nil {
-			continue
+		if _, err := os.Lstat(c.disk.sessions[id].dir); err != nil {
+			c.gone[id] = true
+			c.t.Logf("opening removed the shell %s", id)
 		}
-		c.gone[id] = true
-		c.y.checkThat(c.shells()[id], "opening removed %s, which is not an empty shell", id)
+		c.y.checkThat(c.gone[id] == c.shells[id], "opening removed %s: %v; an empty shell: %v", id, c.gone[id], c.shells[id])
 	}
-}
-
-// shells are the sessions that opening may remove. The repositories of those
-// that are gone cannot be asked any more, so the answer comes from a second
-// copy of the store.
-func (c *check) shells() map[string]bool {
-	if c.shell != nil {
-		return c.shell
-	}
-	c.shell = map[string]bool{}
-	copied := extract(c.t, c.tarball)
-	for id, s := range copied.disk.sessions {
-		if copied.disk.isShell(c.t, s, c.want.RecordedAt) {
-			c.shell[id] = true
-		}
-	}
-	return c.shell
 }
 
 // checkKept compares a session that the peer removed at open and this store
@@ -138,13 +120,15 @@ func (c *check) checkRecordedFiles(id string, want *expectedFiles) {
 	}
 	var lines []string
 	for path, hash := range c.before {
-		if name, ok := strings.CutPrefix(path, rel+"/history/"); ok && name != "" && !strings.HasSuffix(name, "/") {
+		if name, ok := strings.CutPrefix(path, rel+"/history/"); ok && name != "" && !strings.Contains(name, "/") {
 			lines = append(lines, name+"\x00"+hash+"\n")
 		}
 	}
 	slices.Sort(lines)
 	c.y.check("number of history files of "+id, len(lines), want.HistoryCount)
-	c.y.check("history of "+id+" as extracted", sum([]byte(strings.Join(lines, ""))), want.HistorySHA256)
+	if want.HistorySHA256 != nil && c.before[rel+"/history/"] != "" {
+		c.y.check("history of "+id+" as extracted", sum([]byte(strings.Join(lines, ""))), *want.HistorySHA256)
+	}
 	for name, hash := range want.History {
 		c.y.check("history/"+name+" of "+id+" as extracted", c.before[rel+"/history/"+name], hash)
 	}

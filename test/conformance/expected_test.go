@@ -102,7 +102,7 @@ type expectedSession struct {
 type expectedGit struct {
 	Head    string   `json:"head"`
 	Branch  string   `json:"branch"`
-	Commits int      `json:"commits"`
+	Commits *int     `json:"commits"`
 	Tree    string   `json:"tree"`
 	Status  []string `json:"status_porcelain"`
 	FsckOK  bool     `json:"fsck_ok"`
@@ -111,7 +111,7 @@ type expectedGit struct {
 type expectedFiles struct {
 	Meta          *string           `json:"meta.json"`
 	HistoryCount  int               `json:"history_count"`
-	HistorySHA256 string            `json:"history_sha256"`
+	HistorySHA256 *string           `json:"history_sha256"`
 	History       map[string]string `json:"history"`
 	Other         map[string]string `json:"other"`
 }

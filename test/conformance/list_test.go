@@ -158,7 +158,7 @@ func (c *check) checkRow(id string, got, peer map[string]any) {
 		return
 	}
 	if why != "" || peer == nil {
-		c.deviation(id, why)
+		c.deviation(id, cmp.Or(why, "the peer removed it or lost its row"))
 		c.y.check("list_sessions row by rule of "+id, got, c.disk.row(id))
 		return
 	}

@@ -239,22 +239,27 @@ func (c *check) checkCommits(id string, want *expectedSession) {
 		items = append(items, commitItem{g.Hash, g.Short, float64(g.Time.Unix()), g.Message})
 	}
 	c.y.check(what, items, append([]commitItem{}, w.Items...))
+	if want.Git != nil && want.Openable {
+		c.checkGit(id, want.Git)
+	}
+	if w.Limit2 == nil {
+		return // a shorter recording
+	}
 	two, err := c.s.SessionCommits(c.ctx, id, 2)
 	c.y.checkThat(err == nil || store.CodeOf(err) == store.NotFound, "%s with limit 2: %v", what, err)
 	messages := []string{}
 	for _, g := range two {
 		messages = append(messages, g.Message)
 	}
-	c.y.check(what+": limit 2", messages, nonNil(w.Limit2))
-	if want.Git != nil && want.Openable {
-		c.checkGit(id, want.Git)
-	}
+	c.y.check(what+": limit 2", messages, w.Limit2)
 }
 
 func (c *check) checkGit(id string, want *expectedGit) {
 	all, err := c.s.SessionCommits(c.ctx, id, 0)
 	c.y.checkThat(err == nil, "all commits of %s: %v", id, err)
-	c.y.check("number of commits of "+id, len(all), want.Commits)
+	if want.Commits != nil {
+		c.y.check("number of commits of "+id, len(all), *want.Commits)
+	}
 	if len(all) > 0 {
 		c.y.check("newest commit of "+id, all[0].Hash, want.Head)
 	}

@@ -53,6 +53,15 @@ var statedLists = map[string]stated{
 		"local_otherid_d074a4fe", "local_noid_03b60b59", "local_badmeta_0a450bc3", "local_nometa_7ea25110",
 		"local_ok_5f7b5eb2", "local_ok_12fe5d0e", "local_ok_f8485f8f", "local_ok_6eb34978",
 	}},
+	// Nothing goes: the shells have an empty history/, which keeps a session;
+	// local_workshell has a file in workdir/ besides, local_nocreated's
+	// meta.json says that it is a quarter of an hour old, and an archive
+	// stays until its owner deletes it.
+	"startup_cleanup": {order: []string{
+		"local_young_81e6b01e", "local_nocreated_386c2eb6", "local_tmpshell_e111453e", "local_rootshell_fe9f3f9c",
+		"local_workshell_a72304f5", "local_pinshell_aa70b959", "local_oldshell_87d34f9b", "local_keep_9692187d",
+		"local_keep_9a66b653", "local_archrecent_43851e72", "local_archold_d6bbbfff", "local_oldactive_76ed6ebf",
+	}},
 	// meta.json says running where the registry says idle: meta.json wins,
 	// and the process is dead.
 	"crash_running": {

@@ -99,3 +99,9 @@ func Serve[Q, A any](handle func(Q) A) int {
 		}
 	}
 }
+
+// Kill ends the process with SIGKILL.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
