@@ -212,36 +212,54 @@ func (s *Store) ExtendMessage(ctx context.Context, id, node, text string) error 
 	return err
 }
 
-// rewriteOutput puts another text into a node's file, in place of the old one
-// and of nothing else.
+// rewriteOutput puts another text into a message's file, in place of the old
+// one and of nothing else.
 func (t *tx) rewriteOutput(n dag.Node, text string) error {
-	i, _ := t.sn.Index.Position(n.ID)
-	old := t.sn.entries[i]
-	raw, err := t.sn.Raw(old.File)
+	if err := t.rewriteNode(n.ID, jsonedit.EncodeString(text), nil); err != nil {
+		return err
+	}
+	if n.Role == "user" && text != "" {
+		t.s.list.put(t.se.id, KV{"preview", jsonedit.EncodeString(render.Preview(text))})
+	}
+	return nil
+}
+
+// rewriteNode replaces a node's output (nil keeps it) and merges metadata into
+// it, durably and by rename; nothing else of the file changes (reference 6.9).
+func (t *tx) rewriteNode(id string, output []byte, metadata map[string][]byte) error {
+	i, ok := t.sn.Index.Position(id)
+	if !ok {
+		return t.fail(NotFound, id, errNoNode)
+	}
+	name := t.sn.entries[i].File
+	raw, err := t.sn.Raw(name)
 	if err != nil {
 		return t.asOp(err)
 	}
-	raw, err = nodefile.SetOutput(raw, jsonedit.AppendString(nil, text), nil)
-	if err != nil {
-		return t.fail(Corrupt, n.ID, err)
+	if raw, err = nodefile.SetOutput(raw, output, metadata); err != nil {
+		return t.fail(Corrupt, id, err)
 	}
-	path := filepath.Join(t.place.Dir, historyDir, old.File)
+	path := filepath.Join(t.place.Dir, historyDir, name)
 	if err := disk.WriteAtomic(t.s.fs, path, raw, disk.WriteOptions{}); err != nil {
 		t.reread()
-		return t.diskFail(old.File, err)
+		return t.diskFail(name, err)
 	}
-	entry, err := t.entry(old.File, raw)
+	entry, err := t.entry(name, raw)
 	if err != nil {
 		t.reread()
-		return t.diskFail(old.File, fmt.Errorf("after rewriting: %w", err))
+		return t.diskFail(name, fmt.Errorf("after rewriting: %w", err))
 	}
+	p, err := nodefile.Parse(raw)
+	if err != nil {
+		t.reread()
+		return t.fail(Corrupt, id, err)
+	}
+	n := t.sn.Index.At(i)
+	n.Status, n.Flags, n.Name = p.Node.Status, p.Node.Flags, p.Node.Name
 	next := t.sn.next()
 	next.Index = t.sn.Index.Replace(n)
 	next.entries = append([]Entry(nil), t.sn.entries...)
 	next.entries[i] = entry
 	t.become(next)
-	if n.Role == "user" && text != "" {
-		t.s.list.put(t.se.id, KV{"preview", jsonedit.AppendString(nil, render.Preview(text))})
-	}
 	return nil
 }

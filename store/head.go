@@ -62,6 +62,10 @@ func (t *tx) moveHead(node string, expect *string) error {
 	}
 	m := t.editMeta()
 	assignHead(m, node)
+	if expect != nil { // a compare-and-set counts its moves (reference 6.10)
+		v, _ := m.Int("head_version")
+		m.Set("head_version", jsonedit.EncodeInt(v+1))
+	}
 	return t.writeMeta(m)
 }
 

@@ -246,3 +246,18 @@ func TestMovesAreRefusedWhileARunIsActive(t *testing.T) {
 		t.Errorf("something moved: head %s, %d nodes", after.Head, after.Index.Len())
 	}
 }
+
+func TestCheckOfAHealthyStore(t *testing.T) {
+	s := openStore(t, store.Options{})
+	ids := newSession(t, s, "x", "q1", "a1", "q2", "a2")
+	if _, err := s.Edit(t.Context(), "x", ids[2], "q2'"); err != nil {
+		t.Fatal(err)
+	}
+	newSession(t, s, "empty")
+	if err := s.DeleteSession(t.Context(), "empty"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context(), func(f store.Finding) { t.Errorf("finding: %s", f) }); err != nil {
+		t.Fatal(err)
+	}
+}

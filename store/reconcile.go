@@ -1,14 +1,17 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
 	"time"
 
+	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
 	"github.com/sessionfs/sessionfs/store/gitrepo"
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 	"github.com/sessionfs/sessionfs/store/layout"
 )
 
@@ -99,6 +102,76 @@ func (t *tx) mayBeAlive() bool {
 		return t.sn.workerAlive() // one of ours, and its process is gone
 	}
 	return t.sn.workerAlive() || t.s.now().Sub(t.sn.fp.mtime()) < recentChange
+}
+
+// The texts that the peer leaves in a node whose worker died (reference 8.4).
+const (
+	sweptError  = "Worker restarted before this turn finished"
+	sweptOutput = "[interrupted] worker restarted mid-turn"
+)
+
+// SweepNodes turns the nodes of a session that a dead worker left "running"
+// into "interrupted", and "cancelling" ones into "cancelled" (reference 8.4):
+// no head moves, no time changes, nothing is committed. It is for the process
+// that owns the runs. With ReconcileAuto a session at which somebody may be at
+// work is left alone. It returns how many nodes it changed.
+func (s *Store) SweepNodes(ctx context.Context, id string) (int, error) {
+	sn, err := s.Load(ctx, id)
+	if err != nil || !sn.hasUnended() {
+		return 0, err
+	}
+	fixed := 0
+	err = s.change(ctx, "sweep nodes", id, 0, func(t *tx) error {
+		if s.opt.Reconcile == ReconcileAuto && t.mayBeAlive() {
+			return nil
+		}
+		for n := range t.sn.Index.All() {
+			if ended(n.Status) == "" {
+				continue
+			}
+			if err := t.sweepNode(n); err != nil {
+				return err
+			}
+			fixed++
+		}
+		return nil
+	})
+	return fixed, err
+}
+
+// hasUnended reports whether a node is still in the middle of its turn.
+func (sn *Snapshot) hasUnended() bool {
+	for n := range sn.Index.All() {
+		if ended(n.Status) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// sweepNode ends one node.
+func (t *tx) sweepNode(n dag.Node) error {
+	old, err := t.metadata(n.ID)
+	if err != nil {
+		return err
+	}
+	now := jsonedit.EncodeFloat(t.timestamp())
+	md := map[string][]byte{"status": jsonedit.EncodeString(ended(n.Status))}
+	if n.Status == statusCancelling {
+		if !old.Truthy("finished_at") {
+			md["finished_at"] = now
+		}
+		return t.rewriteNode(n.ID, nil, md)
+	}
+	if !old.Truthy("error") {
+		md["error"] = jsonedit.EncodeString(sweptError)
+	}
+	md["interrupted_at"] = now
+	var output []byte
+	if text, err := t.sn.Text(n.ID); err == nil && len(bytes.TrimSuffix(text, []byte("\n"))) == 0 {
+		output = jsonedit.EncodeString(sweptOutput)
+	}
+	return t.rewriteNode(n.ID, output, md)
 }
 
 // shellAge is how old an empty shell must be to be swept (reference 8.5).

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/nodefile"
 )
 
 // leaseContent is what a run lease's file holds while a run of ours is
@@ -24,9 +26,26 @@ type leaseContent struct {
 	Started float64 `json:"started"` // seconds since the epoch
 }
 
-// Begin starts a run: the lease is taken, status becomes "running" in
-// meta.json and in the registry. RunActive when one is active already.
+// Turn says what kind of run begins.
+type Turn struct {
+	// Background turns end "done" and unread instead of "idle".
+	Background bool
+	// Placeholder writes the reply's node at once, empty and "running", chained
+	// on the head, which moves to it (reference 10.1, step 5).
+	Placeholder bool
+	// Model is the reply's model name, Source its origin; both may be "".
+	Model, Source string
+}
+
+// Begin starts a run without a placeholder: the lease is taken, status becomes
+// "running" in meta.json and in the registry. RunActive when one is active
+// already, Locked while the session is being migrated.
 func (s *Store) Begin(ctx context.Context, id string) (*Run, error) {
+	return s.BeginTurn(ctx, id, Turn{})
+}
+
+// BeginTurn is Begin for a turn of any kind.
+func (s *Store) BeginTurn(ctx context.Context, id string, turn Turn) (*Run, error) {
 	var run *Run
 	err := s.change(ctx, "begin run", id, 0, func(t *tx) error {
 		if err := t.refuseActiveRun(); err != nil {
@@ -43,12 +62,18 @@ func (s *Store) Begin(ctx context.Context, id string) (*Run, error) {
 			return &Error{Code: RunActive, Op: t.op, Session: id, Err: errRunActive,
 				Hint: "wait for the run to finish, or stop it, then try again"}
 		}
-		if err := t.startRun(lease); err != nil {
-			_ = clearLease(s.fs, s.layout.RunLockPath(id))
+		r := &Run{s: s, id: id, turn: turn, lease: lease}
+		before := t.sn.meta.status()
+		if err := t.startRun(r); err != nil {
+			// If the status cannot be put back, the lease keeps saying whose run
+			// it was, so that the run is known to be dead.
+			if activeStatus(before) || t.setStatus(before) == nil {
+				_ = clearLease(s.fs, s.layout.RunLockPath(id))
+			}
 			_ = lease.Unlock()
 			return err
 		}
-		run = &Run{s: s, id: id, lease: lease}
+		run = r
 		s.mu.Lock()
 		s.runs[id] = run
 		s.mu.Unlock()
@@ -57,8 +82,8 @@ func (s *Store) Begin(ctx context.Context, id string) (*Run, error) {
 	return run, err
 }
 
-// startRun records who runs, then that a run is on.
-func (t *tx) startRun(lease *filelock.Lock) error {
+// startRun records who runs, then that a run is on, then the reply to come.
+func (t *tx) startRun(r *Run) error {
 	who, err := json.Marshal(leaseContent{PID: os.Getpid(), Started: t.timestamp()})
 	if err != nil {
 		return err
@@ -66,7 +91,52 @@ func (t *tx) startRun(lease *filelock.Lock) error {
 	if err := writeLease(t.s.fs, t.s.layout.RunLockPath(t.se.id), who); err != nil {
 		return t.diskFail("run lease", err)
 	}
-	return t.setStatus(statusRunning)
+	if err := t.setStatus(statusRunning); err != nil {
+		return err
+	}
+	if !r.turn.Placeholder {
+		return nil
+	}
+	return t.addPlaceholder(r)
+}
+
+// addPlaceholder writes the node of the reply that the run will give.
+func (t *tx) addPlaceholder(r *Run) error {
+	pred := t.sn.Head
+	if pred == "" {
+		pred = dag.RootID
+	}
+	id := pred + "_reply"
+	if pred == dag.RootID || !t.free(id) || !nodefile.ValidID(id) {
+		id = t.newNodeID()
+	}
+	md := jsonedit.NewObject()
+	md.Set("source", jsonedit.EncodeString(r.turn.Source))
+	md.Set("status", jsonedit.EncodeString(statusRunning))
+	md.Set("worker_id", jsonedit.EncodeString(strconv.Itoa(os.Getpid())+"-"+randomHex(3)))
+	md.Set("started_at", jsonedit.EncodeFloat(t.timestamp()))
+	spec := nodefile.Spec{
+		ID: id, CreatedAt: t.timestamp(), Seq: t.sn.maxSeq + 1, Role: "llm", Name: r.turn.Model,
+		Output: []byte(`""`), Predecessor: pred, Metadata: md,
+	}
+	node := spec.Node()
+	if err := t.sn.Index.CheckWrite(node); err != nil {
+		return t.fail(PredecessorMissing, id, err)
+	}
+	if err := t.addNode(spec, node); err != nil {
+		return err
+	}
+	m := t.editMeta()
+	moveBranchEntry(m, t.sn.Head, id)
+	assignHead(m, id)
+	now := jsonedit.EncodeFloat(t.timestamp())
+	m.Set("updated_at", now)
+	if err := t.writeMeta(m); err != nil {
+		return err
+	}
+	r.node = id
+	t.s.list.put(t.se.id, KV{"updated_at", now})
+	return nil
 }
 
 // setStatus writes the session's status to meta.json and to the registry.
@@ -81,6 +151,78 @@ func (t *tx) setStatus(status string) error {
 	return nil
 }
 
+// Node is the id of the placeholder, "" when the run has none.
+func (r *Run) Node() string { return r.node }
+
+// SetText replaces the text of the placeholder, as it grows. Invalid without
+// a placeholder, Conflict after the run's end.
+func (r *Run) SetText(ctx context.Context, text string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.node == "" {
+		return &Error{Code: Invalid, Op: "write reply", Session: r.id, Err: errors.New("the run has no placeholder")}
+	}
+	if r.lease == nil {
+		return &Error{Code: Conflict, Op: "write reply", Session: r.id, Err: errors.New("the run has ended")}
+	}
+	return r.s.change(ctx, "write reply", r.id, 0, func(t *tx) error {
+		return t.rewriteNode(r.node, jsonedit.EncodeString(text), nil)
+	})
+}
+
+// NeedsInput says that the turn waits for the user, or goes on.
+func (r *Run) NeedsInput(ctx context.Context, waiting bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil {
+		return &Error{Code: Conflict, Op: "wait for input", Session: r.id, Err: errors.New("the run has ended")}
+	}
+	status := statusRunning
+	if waiting {
+		status = statusNeedsInput
+	}
+	return r.s.change(ctx, "wait for input", r.id, 0, func(t *tx) error { return t.setStatus(status) })
+}
+
+// Outcome is how a turn ends.
+type Outcome struct {
+	// Status is the reply's: "completed", "error", "cancelled" or
+	// "interrupted".
+	Status string
+	// Text, when not nil, becomes the reply's text.
+	Text *string
+	// Error and ErrorType describe a failure.
+	Error, ErrorType string
+}
+
+// sessionStatus is the session's status after a turn with this outcome
+// (reference 10.1, 10.2).
+func (o Outcome) sessionStatus(background bool) (string, bool) {
+	switch o.Status {
+	case "completed", "cancelled":
+		if background {
+			return statusDone, true
+		}
+		return statusIdle, true
+	case "error":
+		return statusFailed, true
+	case statusInterrupted:
+		return statusInterrupted, true
+	}
+	return "", false
+}
+
+// replyStatus is the reply's status that goes with a session status at End.
+func replyStatus(session string) string {
+	switch session {
+	case statusFailed:
+		return "error"
+	case statusInterrupted:
+		return statusInterrupted
+	}
+	return "completed"
+}
+
 // End ends the run with a session status: "idle", "done" (which also marks
 // the session unread, as the peer does at a background turn's end), "failed"
 // or "interrupted", and commits the turn. A second call does nothing. The
@@ -89,15 +231,34 @@ func (t *tx) setStatus(status string) error {
 func (r *Run) End(ctx context.Context, status string) error {
 	switch status {
 	case statusIdle, statusDone, statusFailed, statusInterrupted:
-	default:
-		return &Error{Code: Invalid, Op: "end run", Session: r.id, Ref: status, Err: errors.New("not a status that ends a run")}
+		return r.finish(ctx, status, Outcome{Status: replyStatus(status)})
 	}
+	return &Error{Code: Invalid, Op: "end run", Session: r.id, Ref: status, Err: errors.New("not a status that ends a run")}
+}
+
+// Finish ends a turn: the reply gets its last text and status (the first
+// terminal status wins), the session the status that follows from it, and the
+// turn is committed. Invalid for another status than Outcome's.
+func (r *Run) Finish(ctx context.Context, o Outcome) error {
+	status, ok := o.sessionStatus(r.turn.Background)
+	if !ok {
+		return &Error{Code: Invalid, Op: "end run", Session: r.id, Ref: o.Status, Err: errors.New("not a status that ends a turn")}
+	}
+	return r.finish(ctx, status, o)
+}
+
+func (r *Run) finish(ctx context.Context, status string, o Outcome) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lease == nil {
 		return nil
 	}
-	err := r.s.change(context.WithoutCancel(ctx), "end run", r.id, 0, func(t *tx) error {
+	// Whoever asked may be gone by now; the run must end all the same.
+	ctx = context.WithoutCancel(ctx)
+	err := r.s.change(ctx, "end run", r.id, 0, func(t *tx) error {
+		if err := t.endReply(r.node, o); err != nil {
+			return err
+		}
 		if err := t.finishStatus(status); err != nil {
 			return err
 		}
@@ -115,6 +276,34 @@ func (r *Run) End(ctx context.Context, status string) error {
 	return err
 }
 
+// endReply gives the placeholder its last text and status, unless it has a
+// terminal one already.
+func (t *tx) endReply(node string, o Outcome) error {
+	n, ok := t.sn.Index.Get(node)
+	if !ok || n.Status != statusRunning {
+		return nil
+	}
+	now := jsonedit.EncodeFloat(t.timestamp())
+	md := map[string][]byte{"status": jsonedit.EncodeString(o.Status), "finished_at": now}
+	switch o.Status {
+	case "completed":
+		md["completed_at"] = now
+	case statusInterrupted:
+		md["interrupted_at"] = now
+	}
+	if o.Error != "" {
+		md["error"] = jsonedit.EncodeString(o.Error)
+	}
+	if o.ErrorType != "" {
+		md["error_type"] = jsonedit.EncodeString(o.ErrorType)
+	}
+	var output []byte
+	if o.Text != nil {
+		output = jsonedit.EncodeString(*o.Text)
+	}
+	return t.rewriteNode(node, output, md)
+}
+
 // finishStatus writes the status that a run ends with, and with "done" that
 // nobody has read it yet.
 func (t *tx) finishStatus(status string) error {
@@ -122,12 +311,12 @@ func (t *tx) finishStatus(status string) error {
 		return t.setStatus(status)
 	}
 	m := t.editMeta()
-	m.Set("status", jsonedit.AppendString(nil, status))
+	m.Set("status", jsonedit.EncodeString(status))
 	m.Set("unread", []byte("true"))
 	if err := t.writeMeta(m); err != nil {
 		return err
 	}
-	t.s.list.put(t.se.id, KV{"status", jsonedit.AppendString(nil, status)}, KV{"unread", []byte("true")})
+	t.s.list.put(t.se.id, KV{"status", jsonedit.EncodeString(status)}, KV{"unread", []byte("true")})
 	return nil
 }
 

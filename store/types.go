@@ -185,11 +185,14 @@ type HeadMove struct {
 	LockTimeout time.Duration
 }
 
-// Run is a turn in progress, begun by Begin. It holds the session's run lease
-// until End or Abort; the kernel releases it when the process dies.
+// Run is a turn in progress, begun by Begin or BeginTurn. It holds the
+// session's run lease until End or Finish; the kernel releases it when the
+// process dies.
 type Run struct {
 	s     *Store
 	id    string
+	turn  Turn
+	node  string     // the placeholder, "" when there is none
 	mu    sync.Mutex // guards lease; taken before any lock of the store
 	lease *filelock.Lock
 }
