@@ -102,9 +102,6 @@ func (d *draft) Apply(ctx context.Context) error {
 		return err
 	}
 	d.applied = int64(len(raw))
-	if d.what == "assistant" {
-		d.commit(ctx)
-	}
 	return nil
 }
 
@@ -118,15 +115,6 @@ func (d *draft) append(ctx context.Context, raw []byte, text string) error {
 	}
 	d.node = r.ID
 	return err
-}
-
-// commit commits the turn that an assistant's message ends. The message
-// itself is durable already, so a failure is only logged; the store tries
-// again later.
-func (d *draft) commit(ctx context.Context) {
-	if _, _, err := d.s.t.st.CommitTurn(ctx, d.s.id, ""); err != nil {
-		d.s.t.log.Warn("commit turn", "session", d.s.id, "err", err)
-	}
 }
 
 // Abandon keeps in failed/ what could not be applied: the whole text, or what

@@ -42,7 +42,7 @@ func (o *outcomes) add(line string, now time.Time) {
 	if n := len(o.lines) - maxOutcomes; n > 0 {
 		o.lines = o.lines[n:]
 	}
-	o.at = later1(o.at, now)
+	o.at = tick(o.at, now)
 }
 
 func (o *outcomes) text() ([]byte, time.Time) {
@@ -136,7 +136,7 @@ func (c *commands) do(ctx context.Context, word, rest string) (string, error) {
 	case "begin":
 		return "", c.begin(ctx, rest)
 	case "end":
-		return c.end(ctx, rest)
+		return "", c.end(ctx, rest)
 	case "commit":
 		return c.commit(ctx, rest)
 	}
@@ -159,24 +159,21 @@ func (c *commands) begin(ctx context.Context, rest string) error {
 	return err
 }
 
-// end ends the run and commits its turn.
-func (c *commands) end(ctx context.Context, rest string) (string, error) {
+// end ends the run, which commits its turn.
+func (c *commands) end(ctx context.Context, rest string) error {
 	status := "idle"
 	switch {
 	case rest == "failed":
 		status = "failed"
 	case rest != "":
-		return "", c.invalid("end", errors.New("takes no argument but failed"))
+		return c.invalid("end", errors.New("takes no argument but failed"))
 	}
 	if c.run == nil {
-		return "", c.invalid("end", errors.New("no run was begun through this open file"))
+		return c.invalid("end", errors.New("no run was begun through this open file"))
 	}
 	run := c.run
 	c.run = nil
-	if err := run.End(ctx, status); err != nil {
-		return "", err
-	}
-	return c.commit(ctx, "")
+	return run.End(ctx, status)
 }
 
 func (c *commands) commit(ctx context.Context, message string) (string, error) {

@@ -52,10 +52,7 @@ func (s *session) findScratch(name string) (vnode.Found, error) {
 
 // makeScratch makes a scratch link.
 func (s *session) makeScratch(target, name string) (vnode.Found, error) {
-	s.t.mu.Lock()
-	s.t.gen++
-	serial := s.t.gen
-	s.t.mu.Unlock()
+	l := s.newScratch(target)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.scratch[name]; ok {
@@ -64,6 +61,16 @@ func (s *session) makeScratch(target, name string) (vnode.Found, error) {
 	if len(s.scratch) >= maxScratch {
 		return vnode.Found{}, &store.Error{Code: store.NoSpace, Op: "symlink", Session: s.id, Ref: name, Err: errors.New("too many scratch links")}
 	}
+	s.scratch[name] = l
+	return vnode.Found{Node: l.node}, nil
+}
+
+// newScratch makes a link that is not listed yet, with an inode of its own.
+func (s *session) newScratch(target string) *scratchLink {
+	s.t.mu.Lock()
+	s.t.gen++
+	serial := s.t.gen
+	s.t.mu.Unlock()
 	l := &scratchLink{target: target, made: s.t.now()}
 	l.node = &vnode.Link{
 		Base: vnode.Base{
@@ -76,8 +83,7 @@ func (s *session) makeScratch(target, name string) (vnode.Found, error) {
 		Target: func(context.Context) (string, error) { return target, nil },
 	}
 	s.place(l.node)
-	s.scratch[name] = l
-	return vnode.Found{Node: l.node}, nil
+	return l
 }
 
 // dropScratch removes a scratch link.
@@ -129,7 +135,13 @@ func (s *session) symlink(ctx context.Context, target, name string) (vnode.Found
 	if err := s.linkHead(ctx, target); err != nil {
 		return vnode.Found{}, err
 	}
-	return f.findHead(s), nil
+	if _, there := s.v.Load().headTarget(); there {
+		return f.findHead(s), nil
+	}
+	// The link meant the start of the conversation, and a head before the
+	// first message does not show. The kernel wants a link all the same.
+	l := s.newScratch(target)
+	return vnode.Found{Node: l.node}, nil
 }
 
 func (s *session) unlink(_ context.Context, name string) error {

@@ -131,6 +131,13 @@ func (t *tree) loadRows(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pend = pending{} // nothing is known to the kernel yet
+	// Nothing changed: the times are those of what is shown.
+	t.lists[0].mtime, t.lists[1].mtime, t.indexAt = t.made, t.made, t.made
+	for _, r := range t.rows {
+		l := &t.lists[listIndex(r.archived)]
+		l.mtime = latest(l.mtime, r.updated)
+		t.indexAt = latest(t.indexAt, r.updated)
+	}
 	return nil
 }
 
@@ -197,13 +204,13 @@ func (t *tree) dropRow(id string) {
 func (t *tree) touchListLocked(r *record, archived bool) {
 	l := &t.lists[listIndex(archived)]
 	l.entries = nil
-	l.mtime = later1(l.mtime, t.now())
+	l.mtime = tick(l.mtime, t.now())
 	r.listings = append(r.listings, t.listOf(archived))
 }
 
 // touchRowLocked notes that a row changed. Requires t.mu.
 func (t *tree) touchRowLocked(r *record, id string) {
-	t.indexAt = later1(t.indexAt, t.now())
+	t.indexAt = tick(t.indexAt, t.now())
 	t.indexGen++
 	r.changed = append(r.changed, t.index)
 	if s := t.sessions[id]; s != nil {
@@ -211,8 +218,15 @@ func (t *tree) touchRowLocked(r *record, id string) {
 	}
 }
 
-// later1 is now, or a nanosecond after a time that is not before now.
-func later1(last, now time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// tick is now, or a nanosecond after a time that is not before now.
+func tick(last, now time.Time) time.Time {
 	if now.After(last) {
 		return now
 	}
