@@ -87,6 +87,9 @@ func (s *Store) createLocked(ctx context.Context, se *session, n NewSession) (*C
 	if place, err = s.place(op, n.ID); err != nil {
 		return nil, err
 	}
+	if n.Project != "" {
+		s.bind(ctx, n.ID, func() error { return s.layout.Bind(n.Project, n.ID) })
+	}
 	sn := s.readSnapshot(n.ID, place, nil)
 	s.swapLocked(se, sn)
 	s.list.setRow(n.ID, row)
@@ -116,6 +119,10 @@ func (s *Store) newPlace(ctx context.Context, n NewSession) (string, error) {
 	if p.Default {
 		return s.layout.DefaultDir(n.ID), nil
 	}
+	if !p.Available() {
+		return "", &Error{Code: Conflict, Op: "create session", Session: n.ID, Ref: n.Project,
+			Err: errors.New("the project's folder is " + p.LocationState)}
+	}
 	dir, ok := s.layout.NestedDir(n.Project, n.ID)
 	if !ok {
 		return "", &Error{Code: Invalid, Op: "create session", Session: n.ID, Ref: n.Project, Err: errors.New("the project's id is no file name")}
@@ -129,6 +136,19 @@ func (s *Store) newPlace(ctx context.Context, n NewSession) (string, error) {
 		return "", &Error{Code: diskCode(err), Op: "create session", Session: n.ID, Err: err}
 	}
 	return dir, nil
+}
+
+// bind edits the project registry, best effort: the session's own meta.json
+// and locations.json are what counts (reference 6.2, step 9).
+func (s *Store) bind(ctx context.Context, id string, edit func() error) {
+	lock, err := filelock.Acquire(ctx, s.layout.RegistryLockPath("projects"), s.lockTimeout)
+	if err == nil {
+		defer lock.Unlock()
+		err = edit()
+	}
+	if err != nil {
+		s.log.Warn("project registry", "session", id, "err", err)
+	}
 }
 
 // newMeta is a new session's meta.json and its registry row, keys in the

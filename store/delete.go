@@ -110,6 +110,9 @@ func (t *tx) remove(ctx context.Context, check func(t *tx) error) (err error) {
 		t.se.repo = nil
 	}
 	s.forgetLocation(ctx, t.place)
+	if _, ok := s.layout.BoundProject(id); ok {
+		s.bind(ctx, id, func() error { return s.layout.Unbind(id) })
+	}
 	t.se.cur.Store(nil)
 	s.list.remove(id)
 	gone := &Change{ID: id, Old: t.sn, Listing: true, Row: true}
