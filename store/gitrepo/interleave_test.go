@@ -363,9 +363,9 @@ func TestLocks(t *testing.T) {
 		record.WriteString(recordHeader + "pid 1 start 2\n")
 		for _, name := range foreign {
 			must(t, os.WriteFile(lock(name), []byte("half"), 0o600))
-			fi, err := os.Lstat(lock(name))
+			id, err := identity(lock(name))
 			must(t, err)
-			fmt.Fprintf(&record, "lock %s %s.lock\n", inode(fi), name)
+			fmt.Fprintf(&record, "lock %s %s.lock\n", id, name)
 		}
 		record.WriteString("lock 1:2 ../../escape\nlock 7")
 		must(t, os.WriteFile(filepath.Join(dir, ".git", recordName), []byte(record.String()), 0o600))

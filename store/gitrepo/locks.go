@@ -52,7 +52,8 @@ type lockFile struct {
 	file   disk.File
 	path   string // X.lock
 	target string // X
-	done   bool   // renamed or removed
+	temp   string // its private name, "" once that is gone
+	done   bool   // not there: not yet linked, renamed, or removed
 }
 
 // lock takes .git/sessionfs.lock and clears what a dead holder left.
@@ -151,26 +152,29 @@ func (l *gitLocks) clear(record string) error {
 	return nil
 }
 
-// removeRecorded handles one line "lock <inode> <path below .git>" of a dead
+// removeRecorded handles one line "lock <identity> <path from .git>" of a dead
 // process. A line that was cut short names no file and is skipped.
 func (l *gitLocks) removeRecorded(line string) error {
 	rest, ok := strings.CutPrefix(line, "lock ")
 	if !ok {
 		return nil
 	}
-	ino, name, ok := strings.Cut(rest, " ")
-	if !ok || !filepath.IsLocal(name) {
+	id, name, ok := strings.Cut(rest, " ")
+	if !ok {
 		return nil
 	}
 	path := filepath.Join(l.r.git, name)
-	fi, err := l.r.fs.Lstat(path)
+	if !strings.HasPrefix(path, l.r.git+"/") && !strings.HasPrefix(path, l.r.common+"/") {
+		return nil
+	}
+	now, err := identity(path)
 	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("stale lock: %w", err)
 	}
-	if inode(fi) != ino {
+	if now != id {
 		return nil
 	}
 	l.r.opt.Log.Warn("removing a git lock that a dead process left", "path", path)
@@ -182,37 +186,47 @@ func (l *gitLocks) removeRecorded(line string) error {
 
 // take makes target.lock, waiting while somebody else holds it.
 func (l *gitLocks) take(ctx context.Context, target string) (*lockFile, error) {
-	lf := &lockFile{path: target + lockSuffix, target: target}
-	temp := filepath.Join(l.r.git, tempLock+randomName())
+	lf := &lockFile{path: target + lockSuffix, target: target, done: true}
+	lf.temp = filepath.Join(l.r.git, tempLock+randomName())
 	var err error
-	if lf.file, err = l.r.create(temp, 0o666); err != nil {
+	if lf.file, err = l.r.create(lf.temp, 0o666); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", target, err)
 	}
-	err = l.recordLock(lf, temp)
-	if err == nil {
-		err = l.wait(ctx, lf.path, func() (bool, error) { return l.link(temp, lf) })
+	l.taken = append(l.taken, lf) // from here on release clears up
+	if err := l.recordLock(lf); err != nil {
+		return nil, err
 	}
-	err = errors.Join(err, l.discard(temp))
-	if err != nil {
-		return nil, errors.Join(err, lf.file.Close())
+	if err := l.wait(ctx, lf.path, func() (bool, error) { return l.link(lf) }); err != nil {
+		return nil, err
 	}
-	l.taken = append(l.taken, lf)
-	return lf, nil
+	lf.done = false
+	return lf, l.discardTemp(lf)
+}
+
+func (l *gitLocks) discardTemp(lf *lockFile) error {
+	if lf.temp == "" {
+		return nil
+	}
+	if err := l.discard(lf.temp); err != nil {
+		return err
+	}
+	lf.temp = ""
+	return nil
 }
 
 // recordLock appends the lock, and the private file, to the record.
-func (l *gitLocks) recordLock(lf *lockFile, temp string) error {
-	fi, err := lf.file.Stat()
+func (l *gitLocks) recordLock(lf *lockFile) error {
+	id, err := identity(lf.file.Name())
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", lf.target, err)
 	}
 	var b bytes.Buffer
-	for _, p := range []string{lf.path, temp} {
+	for _, p := range []string{lf.path, lf.temp} {
 		rel, err := filepath.Rel(l.r.git, p)
 		if err != nil {
 			return fmt.Errorf("lock %s: %w", lf.target, err)
 		}
-		fmt.Fprintf(&b, "lock %s %s\n", inode(fi), rel)
+		fmt.Fprintf(&b, "lock %s %s\n", id, rel)
 	}
 	if _, err := l.record.Write(b.Bytes()); err != nil {
 		return fmt.Errorf("write lock record: %w", err)
@@ -221,13 +235,13 @@ func (l *gitLocks) recordLock(lf *lockFile, temp string) error {
 }
 
 // link gives the private file the lock's name.
-func (l *gitLocks) link(temp string, lf *lockFile) (bool, error) {
-	err := l.r.fs.Link(temp, lf.path)
+func (l *gitLocks) link(lf *lockFile) (bool, error) {
+	err := l.r.fs.Link(lf.temp, lf.path)
 	if errors.Is(err, fs.ErrNotExist) { // the directory of a ref
 		if err := l.r.mkdir(filepath.Dir(lf.path)); err != nil {
 			return false, err
 		}
-		err = l.r.fs.Link(temp, lf.path)
+		err = l.r.fs.Link(lf.temp, lf.path)
 	}
 	switch {
 	case err == nil:
@@ -250,8 +264,8 @@ func (l *gitLocks) createExclusive(lf *lockFile) (bool, error) {
 		return false, err
 	}
 	old := lf.file
-	lf.file = f
-	return true, errors.Join(old.Close(), l.recordLock(lf, lf.path))
+	lf.file, lf.done = f, false
+	return true, errors.Join(old.Close(), l.recordLock(lf))
 }
 
 // removePreBoot removes a lock that is older than the machine's last start:
@@ -299,7 +313,7 @@ func (l *gitLocks) release() error {
 		if !lf.done {
 			errs = append(errs, l.discard(lf.path))
 		}
-		errs = append(errs, lf.file.Close())
+		errs = append(errs, l.discardTemp(lf), lf.file.Close())
 	}
 	if errors.Join(errs...) == nil {
 		f, err := l.r.fs.OpenFile(filepath.Join(l.r.git, recordName), os.O_WRONLY|os.O_TRUNC, 0)
@@ -309,14 +323,6 @@ func (l *gitLocks) release() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, l.record.Close(), l.flock.Close())...)
-}
-
-func inode(fi fs.FileInfo) string {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "0"
-	}
-	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
 // processStart is this process's start in clock ticks since boot; with the pid

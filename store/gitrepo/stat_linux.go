@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"fmt"
 	"io/fs"
 	"syscall"
 
@@ -28,4 +29,15 @@ func ownerOf(fi fs.FileInfo) (uid, gid int, ok bool) {
 		return 0, 0, false
 	}
 	return int(st.Uid), int(st.Gid), true
+}
+
+// identity names a file for good: inode numbers are used again, but not with the
+// same time of birth.
+func identity(path string) (string, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
+	if err != nil {
+		return "", &fs.PathError{Op: "statx", Path: path, Err: err}
+	}
+	return fmt.Sprintf("%x:%x:%d:%d.%09d", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
