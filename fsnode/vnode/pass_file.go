@@ -179,8 +179,8 @@ func (h *passFile) Read(_ context.Context, dest []byte, off int64) (fuse.ReadRes
 }
 
 // Write implements fs.FileWriter.
-func (h *passFile) Write(_ context.Context, data []byte, off int64) (uint32, syscall.Errno) {
-	return h.Writev(nil, [][]byte{data}, off)
+func (h *passFile) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
+	return h.Writev(ctx, [][]byte{data}, off)
 }
 
 // Writev implements fs.FileWritever.
