@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -355,7 +356,7 @@ func (s *Store) differs(sn *Snapshot, place layout.Place, files []string) bool {
 		return true
 	}
 	for _, f := range files {
-		if f == "" {
+		if f == "" || filepath.Base(f) == metaFile && s.metaDiffers(sn, place) {
 			return true
 		}
 		if filepath.Base(filepath.Dir(f)) != historyDir || !strings.HasSuffix(f, ".json") {
@@ -368,6 +369,13 @@ func (s *Store) differs(sn *Snapshot, place layout.Place, files []string) bool {
 		}
 	}
 	return false
+}
+
+// metaDiffers compares meta.json itself: on a file system whose clock ticks
+// slowly, several writes within a tick leave the same stamp.
+func (s *Store) metaDiffers(sn *Snapshot, place layout.Place) bool {
+	m := s.readMeta(place)
+	return m.missing != sn.meta.missing || !bytes.Equal(m.raw, sn.meta.raw)
 }
 
 // vanished tells the observers that a session is no longer there.
