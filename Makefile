@@ -45,5 +45,8 @@ man:
 
 # A mount below demo/ is taken away first, so that rm never walks into it.
 clean:
-	@if [ -x $(BIN) ] && grep -qs ' $(CURDIR)/demo/mnt fuse' /proc/mounts; then $(BIN) umount --lazy demo/mnt; fi
+	@if grep -qs ' $(CURDIR)/demo/mnt fuse' /proc/mounts; then \
+		export XDG_STATE_HOME='$(CURDIR)/demo/state'; \
+		$(BIN) umount demo/mnt || $(BIN) umount --lazy demo/mnt; \
+	fi
 	rm -rf bin demo

@@ -67,7 +67,7 @@ func awaitReport(child *exec.Cmd, reader io.Reader, logName, point string) error
 		child.Wait() // the report says it all
 		return &printedError{status: r.Status, text: r.Text}
 	}
-	if _, err := statTimeout(point, answerTimeout); err != nil {
+	if _, err := probe(point, answerTimeout); err != nil {
 		return failf(exitMount, "its output is in "+logName, "mount: %s: mounted, but %w", point, err)
 	}
 	return child.Process.Release()

@@ -60,11 +60,8 @@ func (a *app) mount(cmd *cobra.Command, path string, opt mountOptions, rep *repo
 	if err := checkPrerequisites(); err != nil {
 		return err
 	}
-	point, err := prepareMountpoint(path, opt)
+	point, err := prepareMountpoint(path, loc.root, opt)
 	if err != nil {
-		return err
-	}
-	if err := checkApart(loc.root, point); err != nil {
 		return err
 	}
 	if opt.background {
@@ -115,12 +112,12 @@ func mountTree(ctx context.Context, st *store.Store, point string, opt mountOpti
 	if err != nil {
 		return nil, err
 	}
-	return fsnode.Mount(ctx, fsnode.Config{
+	return fsnode.Start(ctx, fsnode.Config{
 		Store:      st,
 		Mountpoint: point,
 		ReadOnly:   opt.readOnly,
 		AllowOther: opt.allowOther,
-		Options:    opt.passed,
+		Options:    opt.forTree(st.Root()),
 		SpoolDir:   filepath.Join(dir, "spool"),
 		FailedDir:  filepath.Join(dir, "failed"),
 		Log:        log,

@@ -79,3 +79,18 @@ func (o *mountOptions) args() []string {
 	}
 	return args
 }
+
+// forTree returns the options that the mounted tree takes. The store is the
+// mount's source, as findmnt(8) and df(1) show it, unless another name is
+// given or its path cannot stand in a list of options.
+func (o *mountOptions) forTree(root string) []string {
+	options := slices.Clone(o.passed)
+	if o.nonEmpty {
+		options = append(options, "nonempty")
+	}
+	named := slices.ContainsFunc(options, func(w string) bool { return strings.HasPrefix(w, "fsname=") })
+	if !named && !strings.ContainsAny(root, ",\\") {
+		options = append(options, "fsname="+root)
+	}
+	return options
+}

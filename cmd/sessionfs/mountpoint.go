@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerTimeout is how long a mountpoint may take to answer a stat.
+// answerTimeout is how long a mountpoint may take to answer.
 const answerTimeout = 5 * time.Second
 
 // errNoAnswer says that a filesystem did not answer in time.
 var errNoAnswer = errors.New("it does not answer")
 
-// statTimeout is os.Stat that gives up: a mount whose server hangs would
-// otherwise hang us as well.
-func statTimeout(path string, limit time.Duration) (fs.FileInfo, error) {
+// probe is os.Stat that asks the filesystem's server and gives up: the kernel
+// may know the attributes although the server is dead, so statfs(2), which is
+// always asked, comes after; and a server that hangs would hang us as well.
+func probe(path string, limit time.Duration) (fs.FileInfo, error) {
 	type answer struct {
 		info fs.FileInfo
 		err  error
@@ -29,6 +30,12 @@ func statTimeout(path string, limit time.Duration) (fs.FileInfo, error) {
 	done := make(chan answer, 1)
 	go func() {
 		info, err := os.Stat(path)
+		if err == nil {
+			var st unix.Statfs_t
+			if err = unix.Statfs(path, &st); err != nil {
+				err = &fs.PathError{Op: "statfs", Path: path, Err: err}
+			}
+		}
 		done <- answer{info, err}
 	}()
 	select {
@@ -42,7 +49,7 @@ func statTimeout(path string, limit time.Duration) (fs.FileInfo, error) {
 // prepareMountpoint checks that something can be mounted on path and takes
 // away what a dead server left there. It returns the path as the kernel will
 // list it.
-func prepareMountpoint(path string, opt mountOptions) (string, error) {
+func prepareMountpoint(path, root string, opt mountOptions) (string, error) {
 	point, err := resolveMountpoint(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", noMountpoint(path)
@@ -50,12 +57,12 @@ func prepareMountpoint(path string, opt mountOptions) (string, error) {
 	if err != nil {
 		return "", failf(exitMount, "", "mount: %w", err)
 	}
-	info, err := statTimeout(point, answerTimeout)
+	info, err := probe(point, answerTimeout)
 	if errors.Is(err, syscall.ENOTCONN) {
 		if err := removeDead(point); err != nil {
 			return "", err
 		}
-		info, err = statTimeout(point, answerTimeout)
+		info, err = probe(point, answerTimeout)
 	}
 	switch {
 	case errors.Is(err, errNoAnswer):
@@ -66,6 +73,9 @@ func prepareMountpoint(path string, opt mountOptions) (string, error) {
 		return "", failf(exitMount, "", "mount: %w", err)
 	case !info.IsDir():
 		return "", failf(exitMount, "mount on a directory", "mount: %s: not a directory", point)
+	}
+	if err := checkApart(root, point); err != nil {
+		return "", err
 	}
 	return point, checkFree(point, opt)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// served is a mount as serve needs it: what fsnode.Mount returns.
+// served is a mount as serve needs it; *fsnode.Mount is one.
 type served interface {
 	// Wait returns when the mount is gone, whoever took it away.
 	Wait()
@@ -24,7 +24,7 @@ type stopTimes struct {
 
 // defaultStop keeps the whole stop below 5 s, so that a session manager that
 // sends TERM and then KILL never comes to the KILL.
-var defaultStop = stopTimes{busy: 3 * time.Second, retry: 100 * time.Millisecond, linger: time.Second}
+var defaultStop = stopTimes{busy: 3 * time.Second, retry: 100 * time.Millisecond, linger: 500 * time.Millisecond}
 
 // serve waits until the mount is gone: unmounted by somebody, or by us after
 // a signal. A busy mount is asked again for a while and then detached lazily;

@@ -60,65 +60,71 @@ note() { printf '\n%s# %s%s\n' "$colour" "$*" "$plain"; }
 maples=c93d5e18_reply
 food=7e20b6f4_reply
 rain=1d88a3c0_reply
-cd "$mnt/sessions/local_demo" || die "the sample session is not there"
-# Where the last demo ended is not where this one begins.
-echo "$maples" >head_id || die "the head of the sample session does not move"
+session=$mnt/sessions/local_demo
+# Where the last demo, or somebody who looked around, left the sample session
+# is not where this one begins: a name moves along with its branch.
+for branch in "maples $maples" "food $food"; do
+	sessionfs branch local_demo rm "${branch% *}" 2>/dev/null
+	sessionfs branch local_demo name "${branch#* }" "${branch% *}" || die "the sample store was changed; 'make clean' removes it"
+done
+echo "$maples" >"$session/head_id" || die "the sample store was changed; 'make clean' removes it"
 
 note "A store of chat sessions is a tree of files"
-run "ls $mnt"; ok; has sessions; has archived
-run "ls $mnt/sessions $mnt/archived"; ok; has local_demo; has local_zh; has local_old
+run "cd demo/mnt; ls"; ok; has sessions; has archived
+run "ls sessions archived"; ok; has local_demo; has local_zh; has local_old
 run "sessionfs ls --archived"; ok; has "Two days in Kyoto"; has 京都; has "(archived)"
 
 note "A session: the active branch as text, all branches, the head"
-run "ls"; ok; has messages; has append; has head_id
+run "cd sessions/local_demo; ls"; ok; has messages; has append; has head_id
 run "cat head_id"; ok; is "$maples"
 run "readlink head"; ok; has "nodes/"; has "$maples"
 run "ls messages"; ok; has 000004-assistant; lacks 000005
 run "cat messages/*"; ok; has "maple leaves"; has "Tofuku-ji"
 run "ls branch"; ok; has maples; has food
 
-note "Move the head: write it, rename a node onto it, link it"
+note "Move the head: write it, link it, rename a node onto it"
 run "echo food > head_id"; ok
 run "cat head_id"; ok; is "$food"
 run "cat head"; ok; has Pontocho
+run "ln -sfn branch/maples head"; ok
+run "cat head_id"; ok; is "$maples"
+run "tail -n 1 transcript.md"; ok; has Tofuku-ji
 run "mv nodes/*-$rain.md head"; ok
 run "cat head_id"; ok; is "$rain"
 run "cat head"; ok; has Sanjusangen-do
 run "ls nodes/*-$rain.md"; ok
-run "ln -sfn branch/maples head"; ok
-run "cat head_id"; ok; is "$maples"
-run "tail -n 1 transcript.md"; ok; has Tofuku-ji
 
 note "Append a message"
 run "echo 'Which bus goes there?' > append/user"; ok
 run "cat head"; ok; is "Which bus goes there?"
 run "ls messages"; ok; has 000005-user
 appended=$(cat head_id)
-[ "$appended" != "$maples" ] || wrong "the head did not advance"
+[ "$appended" != "$rain" ] || wrong "the head did not advance"
 
 note "Search every message of every branch, in every session"
-run "grep -r umbrella $mnt/sessions/*/nodes"; ok; has "$rain"
-run "grep -rl 枫树 $mnt/sessions"; ok; has local_zh
-run "cat $mnt/sessions/local_tools/nodes/*-c-*.md"; ok; has parser
-run "ls $mnt/sessions/local_files/attachments"; ok; has minutes.txt
+run "grep -r umbrella ../*/nodes"; ok; has "$rain"
+run "grep -rl 枫树 .."; ok; has local_zh
+run "cat ../local_tools/nodes/*-c-*.md"; ok; has parser
+run "ls ../local_files/attachments"; ok; has minutes.txt
 
 note "While a run is active, the head stays where it is"
 run "exec 3>ctl; echo begin >&3"; ok
 run "cat fields/status"; ok; is running
-run "echo food > head_id"; refused; has "busy"
-run "mv nodes/*-$rain.md head"; refused; has "busy"
+run "echo food > head_id"; refused; has busy
+run "mv nodes/*-$rain.md head"; refused; has busy
 run "sessionfs head local_demo food"; refused; has "[run_active]"
 [ "$status" = 5 ] || wrong "expected the exit status 5, got $status"
-run "tail -n 1 $mnt/.sessionfs/errors"; ok; has run_active
+run "tail -n 1 ../../.sessionfs/errors"; ok; has run_active
 run "cat head_id"; ok; is "$appended"
 run "echo end >&3; exec 3>&-"; ok
 run "sessionfs head local_demo food"; ok; is "$food"
 run "cat head_id"; ok; is "$food"
 
+cd "$top" || exit 1
 rm -f "$demo/out"
 [ "$failed" = 0 ] || die "$failed results are wrong"
 cat <<END
 
-# It is still mounted: look around in $mnt
+# It is still mounted: look around in demo/mnt
 # Take it away with:  bin/sessionfs umount demo/mnt
 END
