@@ -100,12 +100,14 @@ func newMount(t testing.TB, opt Options) *Mount {
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
 	}
-	markMount(t, m.Dir)
+	Mark(t, m.Dir)
 	return m
 }
 
-// markMount records the mountpoint for the check at the end of the process.
-func markMount(t testing.TB, dir string) {
+// Mark records a mountpoint, so that a mount that is left on it when the test
+// process ends is noticed. Start does it; a test that mounts in another way
+// does it itself.
+func Mark(t testing.TB, dir string) {
 	t.Helper()
 	marks := filepath.Join(run.base, "mounts")
 	if err := os.MkdirAll(marks, 0o700); err != nil {

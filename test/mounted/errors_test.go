@@ -37,7 +37,7 @@ func TestErrors(t *testing.T) {
 		code  string
 	}{
 		{"head_id names no node", put(filepath.Join(s, "head_id"), "nosuchnode\n"), syscall.ENOENT, "not_found"},
-		{"head names no node", put(filepath.Join(s, "head"), "nosuchnode\n"), syscall.EPERM, ""},
+		{"a text to head that is no ref", put(filepath.Join(s, "head"), "some words of a text\n"), syscall.EPERM, ""},
 		{"ctl head names no node", put(filepath.Join(s, "ctl"), "head nosuchnode\n"), syscall.ENOENT, "not_found"},
 		{"a link to no node", relink(s, "nodes/9999-u-nosuchnode.md"), syscall.ENOENT, "not_found"},
 		{"a link to no branch", relink(s, "branch/nosuch"), syscall.ENOENT, "not_found"},
@@ -162,7 +162,7 @@ func TestLocked(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	store := harness.Golden(t, "index_missing")
 	before := tree(t, store)
-	m := harness.Start(t, harness.Options{Store: store, Args: []string{"--read-only"}})
+	m := harness.Start(t, harness.Options{Store: store, Args: []string{"--read-only"}, Warnings: []string{"registry is rebuilt"}})
 	id := "local_real_8146050e"
 	s := m.Session(id)
 	for what, err := range map[string]error{

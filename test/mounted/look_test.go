@@ -90,8 +90,16 @@ type storedNode struct {
 	Role        string         `json:"role"`
 	Predecessor string         `json:"predecessor"`
 	Output      any            `json:"output"`
-	Metadata    map[string]any `json:"metadata"`
+	Metadata    storedMetadata `json:"metadata"`
 	Stem        string         `json:"-"`
+}
+
+// storedMetadata are the keys of a node's metadata that its place depends on;
+// a value of another type counts as absent.
+type storedMetadata struct {
+	Display any `json:"display"`
+	Rewound any `json:"rewound"`
+	Role    any `json:"role"`
 }
 
 // storedNodes reads a session's history from the store, by id.
@@ -127,7 +135,7 @@ func expected(nodes map[string]storedNode, head string) view {
 // messageName is the name of a message: position, role, start of its id.
 func messageName(position int, n storedNode) string {
 	role := map[string]string{"user": "user", "llm": "assistant", "code": "tool"}[n.Role]
-	if r, ok := n.Metadata["role"].(string); ok && n.Role == "llm" {
+	if r, ok := n.Metadata.Role.(string); ok && n.Role == "llm" {
 		role = r
 	}
 	return fmt.Sprintf("%06d-%s-%.8s.md", position, role, n.ID)
@@ -146,7 +154,7 @@ func textOf(n storedNode) string {
 func chainOf(nodes map[string]storedNode, head string) []storedNode {
 	var out []storedNode
 	for n, ok := nodes[head]; ok; n, ok = nodes[n.Predecessor] {
-		if n.Metadata["display"] != "root" && n.Metadata["rewound"] != true {
+		if n.Metadata.Display != "root" && n.Metadata.Rewound != true {
 			out = append(out, n)
 		}
 	}
