@@ -96,16 +96,9 @@ func (a *app) append(ctx context.Context, st *store.Store, ref, text string, opt
 	return err
 }
 
-// appendMessage appends, and commits a turn that an assistant's message ends,
-// as append/assistant in the mount does.
 func appendMessage(ctx context.Context, st *store.Store, id, text string, opt appendOptions) (store.AppendResult, error) {
 	if opt.message {
 		return st.AppendMessage(ctx, id, []byte(text))
 	}
-	result, err := st.AppendText(ctx, id, opt.role, text)
-	if err != nil || opt.role != "assistant" {
-		return result, err
-	}
-	_, _, err = st.CommitTurn(ctx, id, "")
-	return result, err
+	return st.AppendText(ctx, id, opt.role, text)
 }
