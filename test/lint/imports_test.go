@@ -88,6 +88,8 @@ var rules = []rule{
 	{room: "store/storetest", may: []string{"store", "store/...", "dag", "dag/..."}, modules: storeModules},
 	{room: "store/nodefile", may: []string{"dag", "store/internal/..."}, never: []string{"net", "os/exec"}},
 	{room: "store/filelock", may: []string{"store/internal/..."}, modules: []string{"github.com/gofrs/flock", "golang.org/x/sys"}},
+	{room: "store/attachment", may: []string{"store/internal/...", "store/layout"}, modules: storeModules, never: terminalAndKernel},
+	{room: "store/recovery", may: []string{"store/internal/...", "store/filelock"}, modules: storeModules, never: terminalAndKernel},
 	{room: "store/layout", may: []string{"store/internal/...", "store/filelock"}, never: []string{"github.com/go-git/go-git/v5"}},
 	{room: "store/registry", may: []string{"store/internal/...", "dag", "store/nodefile"}, never: []string{"github.com/go-git/go-git/v5"}},
 	{room: "store/gitrepo", may: []string{"store/internal/...", "store/gitrepo/..."}, modules: storeModules},
