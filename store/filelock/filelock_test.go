@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -309,32 +310,32 @@ func TestSharedHoldersShare(t *testing.T) {
 // a free lock look held.
 func TestTryBesideProbes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.lock")
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(50 * time.Microsecond):
-					if _, err := Held(path); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
+	if err := mustAcquire(t, path).Unlock(); err != nil {
+		t.Fatal(err)
 	}
-	for i := range 200 {
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			if _, err := Held(path); err != nil {
+				t.Error(err)
+			}
+			// A sleep lasts a millisecond at least; the probes have to be
+			// close together to meet anybody.
+			for end := time.Now().Add(30 * time.Microsecond); time.Now().Before(end); {
+				runtime.Gosched()
+			}
+		}
+	})
+	for i := range 2000 {
 		l, ok, err := Try(path)
 		if !ok || err != nil {
-			t.Fatalf("round %d: Try of a free lock: %v, %v", i, ok, err)
+			t.Errorf("round %d: Try of a free lock: %v, %v", i, ok, err)
+			break
 		}
-		if err := l.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		l.Unlock()
 	}
-	close(stop)
+	stop.Store(true)
 	wg.Wait()
 }
 

@@ -14,9 +14,9 @@
 // reference): it consults no project registry and finds project-bound
 // sessions by looking into projects/.
 //
-// Reading never writes. What writes (RecordLocation, ForgetLocation,
-// WriteTombstone, AdoptRoot) says which lock its caller holds; this package
-// takes none. Answers are as fresh as the disk: every Resolve looks again, and
+// Reading never writes. What writes (RecordLocation, ForgetLocation, Bind,
+// Unbind, WriteTombstone, AdoptRoot) says which lock its caller holds; this
+// package takes none. Answers are as fresh as the disk: every Resolve looks again, and
 // reads locations.json and the project registry again when their stamps
 // changed.
 package layout

@@ -124,6 +124,7 @@ type watched struct {
 	disk.FS
 	lists, reads atomic.Int32
 	denied       string
+	unreadable   string // a file that can be looked at only
 }
 
 func (w *watched) deny(op, name string) error {
@@ -143,6 +144,9 @@ func (w *watched) ReadDir(name string) ([]fs.DirEntry, error) {
 
 func (w *watched) ReadFile(name string) ([]byte, error) {
 	w.reads.Add(1)
+	if name == w.unreadable {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EIO}
+	}
 	if err := w.deny("open", name); err != nil {
 		return nil, err
 	}

@@ -148,12 +148,47 @@ func TestDamagedFileIsReplacedAndKept(t *testing.T) {
 	h.record(l, "d", "/x/d")
 	h.same("replaced", h.file(path), "{\n  \"a\": \"/x/a\",\n  \"b\": \"/x/b\",\n  \"d\": \"/x/d\"\n}")
 	h.same("kept", h.file(h.root+"/.locations.json.damaged"), "{\"a\": \"/x/a\", \"c")
+	h.write(path, "[]")
+	h.forget(l, "nobody")
+	h.same("no other change", h.file(path), "{\n  \"a\": \"/x/a\",\n  \"b\": \"/x/b\",\n  \"d\": \"/x/d\"\n}")
 	h.write(path, "")
 	h.forget(l, "a")
 	h.same("zero bytes", h.file(path), "{\n  \"b\": \"/x/b\",\n  \"d\": \"/x/d\"\n}")
 	h.disk.denied = path
 	if err := l.RecordLocation("e", "/x/e"); err == nil {
 		t.Error("a file that cannot be read was replaced")
+	}
+}
+
+// TestUnreadableForAMoment: what could not be read is tried again, although
+// the file is the same.
+func TestUnreadableForAMoment(t *testing.T) {
+	h := newHome(t)
+	path := h.root + "/locations.json"
+	registry := h.state + "/projects/projects.json"
+	h.session(h.dir + "/disk/s")
+	h.session(h.root + "/projects/p1/t")
+	h.locations("s", h.dir+"/disk/s")
+	h.registry("/work", "t")
+	age(t, path, "2020-01-01T00:00:00Z")
+	age(t, registry, "2020-01-01T00:00:00Z")
+	l := h.layout(false)
+	h.disk.unreadable = path
+	if p := h.resolve(l, "s"); p.Present {
+		t.Errorf("%+v", p)
+	}
+	h.disk.unreadable = ""
+	if p := h.resolve(l, "s"); !p.Openable {
+		t.Errorf("the same file, readable: %+v", p)
+	}
+	l = h.layout(false)
+	h.disk.unreadable = registry
+	if _, err := l.Resolve("t"); err == nil {
+		t.Error("placed without a registry")
+	}
+	h.disk.unreadable = ""
+	if p := h.resolve(l, "t"); !p.Openable {
+		t.Errorf("the same registry, readable: %+v", p)
 	}
 }
 

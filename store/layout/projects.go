@@ -36,7 +36,7 @@ func (p Project) Available() bool {
 	return p.Default || p.LocationState == "" || p.LocationState == "available"
 }
 
-// projects caches <state>/projects/projects.json, which is only ever read.
+// projects caches <state>/projects/projects.json.
 type projects struct {
 	path string // "" when standalone
 	mu   sync.Mutex

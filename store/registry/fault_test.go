@@ -56,6 +56,55 @@ func TestFlushFailsAtEachStep(t *testing.T) {
 	}
 }
 
+// hooked calls before at each rename.
+type hooked struct {
+	disk.FS
+	before func()
+}
+
+func (h hooked) Rename(oldName, newName string) error {
+	h.before()
+	return h.FS.Rename(oldName, newName)
+}
+
+// TestPutDuringFlush: what comes while the file is being written is neither
+// lost nor taken for written.
+func TestPutDuringFlush(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.json")
+	write(t, path, sample)
+	var r *Registry
+	hook := func() {}
+	r, _, err := Open(hooked{disk.OS, func() { hook() }}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook = func() {
+		hook = func() {}
+		r.Put("local_aaaa000001", raw("title", `"second"`))
+		r.Put("late", nil)
+		r.Delete("local_cccc000003")
+	}
+	r.Put("local_aaaa000001", raw("title", `"first"`, "pinned", "true"))
+	r.Put("local_bbbb000002", raw("title", `"once"`))
+	if err := r.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Dirty() || !strings.Contains(read(t, path), "first") {
+		t.Error("what came late counts as written")
+	}
+	view := string(r.Bytes())
+	flush(t, r)
+	want(t, "the second flush", read(t, path), view)
+	for _, part := range []string{`"title": "second"`, `"pinned": true`, `"title": "once"`, `"late"`} {
+		if !strings.Contains(view, part) {
+			t.Errorf("lost %s:\n%s", part, view)
+		}
+	}
+	if strings.Contains(view, "local_cccc000003") {
+		t.Error("a late deletion is lost")
+	}
+}
+
 // checkLeftovers: unless the disk went down, no temporary file stays.
 func checkLeftovers(t *testing.T, path string, down bool) {
 	t.Helper()

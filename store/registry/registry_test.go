@@ -328,6 +328,19 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+func TestPutAfterDelete(t *testing.T) {
+	r, path := open(t, sample)
+	r.Delete("local_aaaa000001")
+	r.Put("local_aaaa000001", raw("title", `"anew"`))
+	r.Put("local_aaaa000001", raw("unread", "true"))
+	flush(t, r)
+	row, _ := r.Row("local_aaaa000001")
+	if row.Str("preview") != "" || row.Str("title") != "anew" || !row.Truthy("unread") {
+		t.Errorf("the deleted row shines through: %s", row.Bytes())
+	}
+	want(t, "Bytes", string(r.Bytes()), read(t, path))
+}
+
 func TestDuplicateIDs(t *testing.T) {
 	r, path := open(t, `{"a": {"title": "1"}, "b": {}, "a": {"title": "2"}}`)
 	if got := ids(r); !slices.Equal(got, []string{"a", "b"}) || r.Len() != 2 {

@@ -1,0 +1,170 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+	"github.com/sessionfs/sessionfs/store/internal/stamp"
+)
+
+// Flush writes the changes into the file, durably: it is read again, the
+// changed rows and fields are put in, and all else is left byte for byte. The
+// caller holds a lock that the other writers who take one take too. Nothing to
+// write is no error and no I/O. On error the changes stay, and the next Flush
+// tries again; the file may hold them nevertheless, when only the sync of its
+// directory failed.
+//
+// A file that is gone or damaged by now is replaced by what is in memory.
+func (r *Registry) Flush(ctx context.Context) error {
+	r.ioMu.Lock()
+	defer r.ioMu.Unlock()
+	base, pending := r.snapshot()
+	if len(pending) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	current, state, err := r.current(base)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	merged := merge(current, pending)
+	if r.unsynced || state != Loaded || !bytes.Equal(merged.text, current.text) {
+		r.unsynced = true
+		if err := disk.WriteAtomic(r.fs, r.path, merged.text, disk.WriteOptions{}); err != nil {
+			return fmt.Errorf("registry: %w", err)
+		}
+		r.unsynced = false
+	}
+	r.noteForeign(base, current)
+	if r.stamp, err = stamp.Take(r.fs, r.path, time.Now()); err != nil {
+		r.stamp = stamp.Stamp{} // the next Reload looks for itself
+	}
+	r.install(merged, pending)
+	return nil
+}
+
+// current returns what the file holds, base when that is the same or nothing
+// usable. Requires r.ioMu.
+func (r *Registry) current(base *file) (*file, State, error) {
+	text, err := r.fs.ReadFile(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return base, Missing, nil
+	}
+	if err != nil {
+		return nil, Missing, err
+	}
+	if bytes.Equal(text, base.text) {
+		return base, Loaded, nil
+	}
+	current, state := parse(text)
+	if state != Loaded {
+		return base, state, nil
+	}
+	return current, Loaded, nil
+}
+
+// merge puts the pending changes into a text. Rows that another writer dropped
+// while we changed them come back.
+func merge(f *file, pending map[string]*change) *file {
+	rows := make(map[string][]byte, len(pending))
+	for id, c := range pending {
+		rows[id] = nil
+		if row := c.onto(f, id).row; row != nil {
+			rows[id] = row.Bytes()
+		}
+	}
+	return compose(f, rows, newRows(f, pending))
+}
+
+// onto returns the change with the row that it makes of f's.
+func (c *change) onto(f *file, id string) *change {
+	if c.row == nil || c.whole {
+		return c
+	}
+	theirs, ok := rowOf(f, nil, id)
+	if !ok {
+		return c // dropped by them, or no row at all: ours as it is
+	}
+	return &change{row: apply(theirs, c.fields), seq: c.seq, fields: c.fields}
+}
+
+// install makes next the base, drops the changes that it holds, and puts those
+// that came since on top of it.
+func (r *Registry) install(next *file, written map[string]*change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.base = next
+	for id, c := range r.pending {
+		if written[id] == c {
+			delete(r.pending, id)
+			continue
+		}
+		r.pending[id] = c.onto(next, id)
+	}
+}
+
+// noteForeign remembers what others changed between two texts. Requires
+// r.ioMu.
+func (r *Registry) noteForeign(old, next *file) {
+	if old == next {
+		return
+	}
+	for _, id := range diff(old, next) {
+		r.foreign[id] = true
+	}
+}
+
+// Reload reads the file again if it changed, and returns the ids of the
+// sessions whose rows other writers changed, added or removed since the last
+// Reload, sorted. Changes not yet flushed stay on top.
+//
+// A file that is gone or damaged changes nothing in memory; the error then
+// wraps fs.ErrNotExist or ErrDamaged.
+func (r *Registry) Reload() (changed []string, err error) {
+	r.ioMu.Lock()
+	defer r.ioMu.Unlock()
+	now, err := stamp.Take(r.fs, r.path, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	if !r.stamp.Same(now) {
+		if err := r.reload(); err != nil {
+			return nil, err
+		}
+	}
+	changed = slices.Sorted(maps.Keys(r.foreign))
+	clear(r.foreign)
+	return changed, nil
+}
+
+// reload reads the file. Requires r.ioMu.
+func (r *Registry) reload() error {
+	now, err := stamp.Take(r.fs, r.path, time.Now())
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	text, err := r.fs.ReadFile(r.path)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	base, _ := r.snapshot()
+	if !bytes.Equal(text, base.text) {
+		next, state := parse(text)
+		if state != Loaded {
+			return fmt.Errorf("%w: %s", ErrDamaged, state)
+		}
+		r.noteForeign(base, next)
+		r.install(next, nil)
+	}
+	r.stamp = now
+	return nil
+}
