@@ -124,6 +124,7 @@ var errNoRoot = errors.New("no store directory given")
 
 // openRoot finds the root, or makes it.
 func (s *Store) openRoot() error {
+	s.adoptRoot()
 	fi, err := s.fs.Stat(s.root)
 	switch {
 	case err == nil && !fi.IsDir():
@@ -143,6 +144,21 @@ func (s *Store) openRoot() error {
 	}
 	s.layout = layout.New(s.fs, s.root, s.opt.State, s.log)
 	return nil
+}
+
+// adoptRoot gives a root that still has its historic name, sessions-git, its
+// present one (reference 1.1). A root that cannot be renamed is used as it is.
+func (s *Store) adoptRoot() {
+	if s.opt.State == "" || s.opt.ReadOnly || filepath.Dir(s.root) != filepath.Clean(s.opt.State) {
+		return
+	}
+	root, err := layout.AdoptRoot(s.fs, s.opt.State)
+	if err != nil {
+		s.log.Warn("rename the historic root", "err", err)
+	}
+	if _, statErr := s.fs.Stat(s.root); errors.Is(statErr, fs.ErrNotExist) || filepath.Base(s.root) == filepath.Base(root) {
+		s.root = root
+	}
 }
 
 // start loads what the store keeps in memory and does the start-up work of

@@ -415,3 +415,113 @@ func waitFor(t *testing.T, ch chan store.Change, ok func(store.Change) bool) {
 		}
 	}
 }
+
+func TestHistoricRootIsAdopted(t *testing.T) {
+	state := t.TempDir()
+	old := filepath.Join(state, "sessions-git")
+	if err := os.Mkdir(old, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, store.Options{Root: old, State: state})
+	if want := filepath.Join(state, "sessions"); s.Root() != want {
+		t.Errorf("root = %s, want %s", s.Root(), want)
+	}
+	newSession(t, s, "x", "one")
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the historic root is still there: %v", err)
+	}
+}
+
+func TestDeadRunOfOursDoesNotRefuse(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "sessions")
+	s := openStore(t, store.Options{Root: root, Create: true})
+	ids := newSession(t, s, "x", "one", "two")
+	// What a killed process leaves: the status, and a lease that names it.
+	stampStatus(t, s, "x", "running")
+	lease := filepath.Join(root, ".locks", ".run-x.lock")
+	if err := os.WriteFile(lease, []byte(`{"pid": 1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SetHead(t.Context(), "x", ids[0], store.HeadMove{}); err != nil {
+		t.Errorf("a dead run refuses: %v", err)
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "sessions")
+	s := openStore(t, store.Options{Root: root, Create: true})
+	newSession(t, s, "x", "one", "two")
+	run, err := s.BeginTurn(t.Context(), "x", store.Turn{Placeholder: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	auto, err := store.Open(t.Context(), store.Options{Root: root, Reconcile: store.ReconcileAuto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row, _ := auto.Row(t.Context(), "x"); row.Status != "running" {
+		t.Errorf("a live run was reconciled: %s", row.Status)
+	}
+	if n, err := auto.SweepNodes(t.Context(), "x"); n != 0 || err != nil {
+		t.Errorf("a live run's node was swept: %d, %v", n, err)
+	}
+	if err := auto.Close(); err != nil {
+		t.Fatal(err)
+	}
+	always, err := store.Open(t.Context(), store.Options{Root: root, Reconcile: store.ReconcileAlways})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer always.Close()
+	if row, _ := always.Row(t.Context(), "x"); row.Status != "interrupted" {
+		t.Errorf("status after reconciling is %s", row.Status)
+	}
+	if n, err := always.SweepNodes(t.Context(), "x"); n != 1 || err != nil {
+		t.Errorf("swept %d, %v", n, err)
+	}
+	msg, _ := load(t, always, "x").MessageJSON(run.Node())
+	if !strings.Contains(string(msg), "[interrupted] worker restarted mid-turn") {
+		t.Errorf("the node is %s", msg)
+	}
+	if err := run.End(t.Context(), "idle"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTurn(t *testing.T) {
+	s := openStore(t, store.Options{})
+	ids := newSession(t, s, "x", "one")
+	ctx := t.Context()
+	run, err := s.BeginTurn(ctx, "x", store.Turn{Placeholder: true, Background: true, Model: "m", Source: "cli"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := ids[0] + "_reply"; run.Node() != want || head(t, s, "x") != want {
+		t.Errorf("placeholder %s, head %s, want %s", run.Node(), head(t, s, "x"), want)
+	}
+	if err := run.SetText(ctx, "partial"); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.NeedsInput(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.SetHead(ctx, "x", ids[0], store.HeadMove{})
+	wantCode(t, err, store.RunActive)
+	text := "the whole reply"
+	if err := run.Finish(ctx, store.Outcome{Status: "completed", Text: &text}); err != nil {
+		t.Fatal(err)
+	}
+	msg, _ := load(t, s, "x").MessageJSON(run.Node())
+	for _, want := range []string{`"content": "the whole reply"`, `"status": "completed"`, `"token_model": "m"`} {
+		if !strings.Contains(string(msg), want) {
+			t.Errorf("message %s lacks %s", msg, want)
+		}
+	}
+	if row, _ := s.Row(ctx, "x"); row.Status != "done" || !row.Unread {
+		t.Errorf("row = %+v", row)
+	}
+	if out := git(t, load(t, s, "x").Dir, "status", "--porcelain"); out != "" {
+		t.Errorf("git status after the turn: %q", out)
+	}
+	wantCode(t, run.SetText(ctx, "late"), store.Conflict)
+}
