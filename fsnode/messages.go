@@ -25,6 +25,22 @@ func (s *session) newMessages(watched bool) *vnode.List {
 	return l
 }
 
+// slot is a name in messages/ that was handed out.
+type slot struct {
+	file *vnode.File
+	pos  int // its position on the branch, from 1
+}
+
+// nodeAt is the id of the node at a position of the active branch, "" when
+// there is none.
+func (v *view) nodeAt(pos int) string {
+	branch, err := v.sn.Branch()
+	if err != nil || pos > len(branch) {
+		return ""
+	}
+	return branch[pos-1].ID
+}
+
 // findMessage returns the slot of a name. A slot is one inode for a name,
 // whatever node the name means; the lock that guards the set of slots is the
 // one under which views are swapped, so that a change finds every slot that
@@ -35,13 +51,14 @@ func (s *session) findMessage(dir *vnode.List, name string, watched bool) (vnode
 	if _, _, ok := s.v.Load().message(name); !ok {
 		return vnode.Found{}, vnode.NotFound
 	}
-	f, ok := s.slots[name]
+	sl, ok := s.slots[name]
 	if !ok {
-		f = s.newMessage(name, watched)
-		vnode.Place(context.Background(), &dir.Inode, f)
-		s.slots[name] = f
+		sl = &slot{file: s.newMessage(name, watched)}
+		sl.pos, _ = messagePos(name)
+		vnode.Place(context.Background(), &dir.Inode, sl.file)
+		s.slots[name] = sl
 	}
-	return vnode.Found{Node: f}, nil
+	return vnode.Found{Node: sl.file}, nil
 }
 
 // newMessage makes messages/<k>-<role>-<id>.md. Off the active branch it is

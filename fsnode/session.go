@@ -31,7 +31,7 @@ type session struct {
 
 	mu       sync.Mutex // leaf: guards what follows
 	bump     int64      // ns added to the directory's time for each other listing
-	slots    map[string]*vnode.File
+	slots    map[string]*slot
 	nodes    map[string]*vnode.File // by history file
 	records  map[string]*vnode.File // by history file
 	fields   map[string]*vnode.File
@@ -54,7 +54,7 @@ func (s *session) ident(kind, name string) string {
 func newSession(t *tree, id, name string, gen uint64) *session {
 	s := &session{
 		t: t, id: id, gen: gen,
-		slots: map[string]*vnode.File{}, nodes: map[string]*vnode.File{}, records: map[string]*vnode.File{},
+		slots: map[string]*slot{}, nodes: map[string]*vnode.File{}, records: map[string]*vnode.File{},
 		fields: map[string]*vnode.File{}, branches: map[string]*branchDir{}, scratch: map[string]*scratchLink{},
 	}
 	s.dir = &vnode.List{
@@ -157,7 +157,7 @@ func (s *session) swap(sn *store.Snapshot) {
 	if old != nil && sn.Version <= old.sn.Version {
 		return
 	}
-	v := newView(s, sn)
+	v := newView(s, sn, old)
 	s.v.Store(v)
 	if f := s.files.Load(); f != nil && old != nil {
 		s.pend.add(s.recordLocked(f, old, v))
@@ -172,36 +172,31 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 		r.listings = append(r.listings, f.messages)
 	}
 	r.listings = append(r.listings, f.branches)
-	if old.sn.Index != cur.sn.Index || len(old.sn.Problems) != len(cur.sn.Problems) {
+	same := sameRecord(old.sn, cur.sn)
+	if !same {
 		r.listings = append(r.listings, f.nodes, f.history)
 	}
 	if f.shown(old) != f.shown(cur) {
 		s.bump++
 		r.listings = append(r.listings, s.dir)
 	}
-	for name, n := range s.slots {
-		a, ea, okA := old.message(name)
-		b, eb, okB := cur.message(name)
-		if okA != okB || a.ID != b.ID || ea != eb {
-			r.changed = append(r.changed, n)
+	for name, sl := range s.slots {
+		if !same || old.nodeAt(sl.pos) != cur.nodeAt(sl.pos) {
+			a, ea, okA := old.message(name)
+			b, eb, okB := cur.message(name)
+			if okA != okB || a.ID != b.ID || ea != eb {
+				r.changed = append(r.changed, sl.file)
+			}
 		}
 	}
-	for file, n := range s.nodes {
-		a, okA := old.node(file)
-		b, okB := cur.node(file)
-		switch {
-		case okA != okB || a != b:
-			r.changed = append(r.changed, n)
-		case old.sn.Head != cur.sn.Head && (a.NodeID == old.sn.Head || a.NodeID == cur.sn.Head):
-			r.attrs = append(r.attrs, n) // the head's node can be written, see head.go
+	if same {
+		for _, id := range []string{old.sn.Head, cur.sn.Head} {
+			if e, ok := cur.sn.Entry(id); ok && s.nodes[e.File] != nil && old.sn.Head != cur.sn.Head {
+				r.attrs = append(r.attrs, s.nodes[e.File]) // the head's node can be written, see head.go
+			}
 		}
-	}
-	for file, n := range s.records {
-		a, okA := old.sn.EntryByFile(file)
-		b, okB := cur.sn.EntryByFile(file)
-		if okA != okB || a != b {
-			r.changed = append(r.changed, n)
-		}
+	} else {
+		s.recordNodesLocked(r, old, cur)
 	}
 	for _, n := range s.fields {
 		r.changed = append(r.changed, n)
@@ -211,6 +206,28 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 		r.late = s.staleBranches
 	}
 	return r
+}
+
+// recordNodesLocked finds the history files that are not what they were.
+// Requires s.mu.
+func (s *session) recordNodesLocked(r *record, old, cur *view) {
+	for file, n := range s.nodes {
+		a, okA := old.node(file)
+		b, okB := cur.node(file)
+		switch {
+		case okA != okB || a != b:
+			r.changed = append(r.changed, n)
+		case old.sn.Head != cur.sn.Head && (a.NodeID == old.sn.Head || a.NodeID == cur.sn.Head):
+			r.attrs = append(r.attrs, n)
+		}
+	}
+	for file, n := range s.records {
+		a, okA := old.sn.EntryByFile(file)
+		b, okB := cur.sn.EntryByFile(file)
+		if okA != okB || a != b {
+			r.changed = append(r.changed, n)
+		}
+	}
 }
 
 // stat is the attributes of one of the session's own files.

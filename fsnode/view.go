@@ -24,12 +24,20 @@ type view struct {
 	// branches names what branch/ shows. It may read small files.
 	branches func() []branchRef
 
-	mu    sync.Mutex            // leaf
-	other map[string][]dag.Node // branches by tip
+	others *branchCache
 }
 
-func newView(s *session, sn *store.Snapshot) *view {
-	v := &view{sn: sn, other: map[string][]dag.Node{}}
+// branchCache holds branches by their tips, for all views of one graph.
+type branchCache struct {
+	mu    sync.Mutex // leaf
+	byTip map[string][]dag.Node
+}
+
+// newView makes the view of a snapshot. What does not differ from the view
+// before, which may be nil, is taken over from it: after a move of the head
+// that is everything but messages/.
+func newView(s *session, sn *store.Snapshot, old *view) *view {
+	v := &view{sn: sn}
 	v.messages = sync.OnceValue(func() []fuse.DirEntry {
 		branch, _ := sn.Branch()
 		out := make([]fuse.DirEntry, len(branch))
@@ -39,6 +47,16 @@ func newView(s *session, sn *store.Snapshot) *view {
 		}
 		return out
 	})
+	if old != nil && sameRecord(old.sn, sn) {
+		v.nodes, v.records, v.others = old.nodes, old.records, old.others
+		if sameBranches(old.sn, sn) {
+			v.branches = old.branches
+			return v
+		}
+		v.branches = sync.OnceValue(func() []branchRef { return branchNames(sn.Branches()) })
+		return v
+	}
+	v.others = &branchCache{byTip: map[string][]dag.Node{}}
 	v.nodes = sync.OnceValue(func() []fuse.DirEntry {
 		var out []fuse.DirEntry
 		for _, e := range sn.Entries() {
@@ -58,6 +76,26 @@ func newView(s *session, sn *store.Snapshot) *view {
 	})
 	v.branches = sync.OnceValue(func() []branchRef { return branchNames(sn.Branches()) })
 	return v
+}
+
+// sameRecord reports whether two snapshots hold the same history files: the
+// index is another one whenever a node is, and where a file holds no node
+// there is a problem.
+func sameRecord(a, b *store.Snapshot) bool {
+	return a.Index == b.Index && len(a.Problems) == 0 && len(b.Problems) == 0
+}
+
+// sameBranches reports whether two snapshots of one record name their branches
+// alike.
+func sameBranches(a, b *store.Snapshot) bool {
+	for _, name := range []string{"branches", "merged_heads"} {
+		x, okX := a.Field(name)
+		y, okY := b.Field(name)
+		if okX != okY || x.Text != y.Text {
+			return false
+		}
+	}
+	return true
 }
 
 // shows reports whether nodes/ shows what a history file holds: a readable
@@ -105,9 +143,10 @@ func (v *view) message(name string) (dag.Node, store.Entry, bool) {
 
 // branchOf is the branch that ends in a tip.
 func (v *view) branchOf(tip string) ([]dag.Node, error) {
-	v.mu.Lock()
-	b, ok := v.other[tip]
-	v.mu.Unlock()
+	c := v.others
+	c.mu.Lock()
+	b, ok := c.byTip[tip]
+	c.mu.Unlock()
 	if ok {
 		return b, nil
 	}
@@ -115,9 +154,9 @@ func (v *view) branchOf(tip string) ([]dag.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.other[tip] = b
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byTip[tip] = b
 	return b, nil
 }
 
