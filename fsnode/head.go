@@ -65,27 +65,17 @@ func (f *sessionFiles) findHead(s *session) vnode.Found {
 
 // newHeadID makes head_id.
 func (s *session) newHeadID(watched bool) *vnode.File {
-	f := s.newText(watched, "head_id", func(v *view) ([]byte, error) {
+	f := s.newText(watched, "head_id", 0o600, func(v *view) ([]byte, error) {
 		if v.sn.Head == "" {
 			return nil, nil
 		}
 		return []byte(v.sn.Head + "\n"), nil
 	})
-	f.Stat = writable(f.Stat)
 	value := vnode.Value{Max: maxValue, Legal: s.isRef, Set: func(ctx context.Context, text string) error {
 		return s.setHead(mutating(ctx), strings.TrimSpace(text), 0)
 	}}
 	f.Writer = s.guarded(value.Writer)
 	return f
-}
-
-// writable is the Stat of a file that its owner can write.
-func writable(stat func(context.Context) (vnode.Stat, error)) func(context.Context) (vnode.Stat, error) {
-	return func(ctx context.Context) (vnode.Stat, error) {
-		st, err := stat(ctx)
-		st.Perm |= 0o200
-		return st, err
-	}
 }
 
 // guarded refuses to begin a writing that no session could take.

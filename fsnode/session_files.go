@@ -32,9 +32,9 @@ func (s *session) newFiles(watched bool) *sessionFiles {
 	f.nodes = s.newNodes(watched)
 	f.history = s.newHistory(watched)
 	f.fields = s.newFields(watched)
-	f.meta = s.newText(watched, "meta.json", func(v *view) ([]byte, error) { return v.sn.MetaJSON(), nil })
+	f.meta = s.newText(watched, "meta.json", 0o400, func(v *view) ([]byte, error) { return v.sn.MetaJSON(), nil })
 	f.transcript = s.newTranscript(watched)
-	f.problems = s.newText(watched, "problems.txt", func(v *view) ([]byte, error) { return problemsText(v), nil })
+	f.problems = s.newText(watched, "problems.txt", 0o400, func(v *view) ([]byte, error) { return problemsText(v), nil })
 	f.appends = s.newAppends(watched)
 	f.control = s.newControl(watched)
 	open := s.when(func(v *view) bool { return v.sn.Openable })
@@ -80,8 +80,8 @@ func (f *sessionFiles) shown(v *view) [4]bool {
 	return [4]bool{head, v.sn.MetaJSON() != nil, len(v.sn.Problems) > 0, v.sn.Openable}
 }
 
-// newText makes a read-only file of the session whose text is in memory.
-func (s *session) newText(watched bool, name string, text func(*view) ([]byte, error)) *vnode.File {
+// newText makes a file of the session whose text is in memory.
+func (s *session) newText(watched bool, name string, perm uint32, text func(*view) ([]byte, error)) *vnode.File {
 	f := &vnode.File{
 		Base: vnode.Base{Env: s.t.env, ID: s.ident("file", name), Gen: s.gen, Policy: policyOf(kindLive, watched)},
 		Read: func(context.Context) ([]byte, error) { return text(s.v.Load()) },
@@ -95,7 +95,7 @@ func (s *session) newText(watched bool, name string, text func(*view) ([]byte, e
 		if err != nil {
 			return vnode.Stat{}, err
 		}
-		return s.stat(v, 0o400, len(b)), nil
+		return s.stat(v, perm, len(b)), nil
 	}
 	s.place(f)
 	return f
@@ -105,7 +105,7 @@ func (s *session) newText(watched bool, name string, text func(*view) ([]byte, e
 // what comes with the name is the last one that was, and is never kept.
 func (s *session) newTranscript(watched bool) *vnode.File {
 	var last atomic.Int64
-	f := s.newText(watched, "transcript.md", func(v *view) ([]byte, error) {
+	f := s.newText(watched, "transcript.md", 0o400, func(v *view) ([]byte, error) {
 		b, err := v.sn.Transcript()
 		last.Store(int64(len(b)))
 		return b, err
