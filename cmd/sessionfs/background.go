@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -46,31 +47,67 @@ func (a *app) startBackground(loc location, point string, opt mountOptions) erro
 	child.Env = append(os.Environ(), readyEnv+"=3")
 	child.Stdout, child.Stderr = logFile, logFile
 	child.ExtraFiles = []*os.File{writer}
+	part := newLogPart(logFile)
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = child.Start()
 	writer.Close()
 	if err != nil {
 		return failf(exitFailure, "", "mount: %w", err)
 	}
-	return awaitReport(child, reader, logFile.Name(), point)
+	return awaitReport(child, reader, part, point)
 }
 
 // awaitReport reads the child's report; its pipe is closed without one when
 // the child dies.
-func awaitReport(child *exec.Cmd, reader io.Reader, logName, point string) error {
+func awaitReport(child *exec.Cmd, reader io.Reader, log logPart, point string) error {
 	var r report
 	if err := json.NewDecoder(reader).Decode(&r); err != nil {
 		waitErr := child.Wait()
-		return failf(exitFailure, "its output is in "+logName, "mount: the background process ended before the mount was ready: %v", waitErr)
+		return failf(exitFailure, "its output is in "+log.name, "mount: the background process ended before the mount was ready: %v", waitErr)
 	}
 	if !r.Ready {
-		child.Wait() // the report says it all
-		return &printedError{status: r.Status, text: r.Text}
+		child.Wait() // the report says how it ended
+		return &printedError{status: r.Status, text: helperWords(log, r.Text) + r.Text}
 	}
 	if _, err := probe(point, answerTimeout); err != nil {
-		return failf(exitMount, "its output is in "+logName, "mount: %s: mounted, but %w", point, err)
+		return failf(exitMount, "its output is in "+log.name, "mount: %s: mounted, but %w", point, err)
 	}
 	return child.Process.Release()
+}
+
+// logPart is what one process wrote to a background log.
+type logPart struct {
+	name  string
+	start int64 // bytes that were there before
+}
+
+func newLogPart(file *os.File) logPart {
+	part := logPart{name: file.Name()}
+	if info, err := file.Stat(); err == nil {
+		part.start = info.Size()
+	}
+	return part
+}
+
+// helperWords returns what was said beside the report: fusermount3 gives its
+// reasons on its own standard error.
+func helperWords(log logPart, text string) string {
+	file, err := os.Open(log.name)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	said, err := io.ReadAll(io.NewSectionReader(file, log.start, maxLog))
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(said)) {
+		if !strings.Contains(text, line) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // printedError carries the text that a detached process would have printed.

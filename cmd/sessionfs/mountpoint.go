@@ -58,7 +58,7 @@ func prepareMountpoint(path, root string, opt mountOptions) (string, error) {
 		return "", failf(exitMount, "", "mount: %w", err)
 	}
 	info, err := probe(point, answerTimeout)
-	if errors.Is(err, syscall.ENOTCONN) {
+	if errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED) { // the latter while it is dying
 		if err := removeDead(point); err != nil {
 			return "", err
 		}
@@ -160,26 +160,22 @@ func fusermount() (string, error) {
 	return "", failf(exitMount, "install the package fuse3", "mount: fusermount3 is not installed, and only root can mount without it")
 }
 
-// checkPrerequisites says in one line what a mount lacks on this machine. An
-// ordinary user needs no right on /dev/fuse: fusermount3 opens it.
+// checkPrerequisites says in one line what a mount lacks on this machine. The
+// helper comes first: without it, no right on /dev/fuse is of use to an
+// ordinary user; and it opens the device with that user's rights.
 func checkPrerequisites() error {
 	if os.Geteuid() != 0 {
 		if _, err := fusermount(); err != nil {
 			return err
 		}
-		if _, err := os.Stat("/dev/fuse"); err != nil {
-			return noFUSE(err)
-		}
-		return nil
 	}
 	file, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		return noFUSE(err)
+	switch {
+	case err == nil:
+		return file.Close()
+	case errors.Is(err, fs.ErrPermission):
+		return failf(exitMount, "the device must be readable and writable for who mounts (mode 0666 on most systems)", "mount: %w", err)
 	}
-	return file.Close()
-}
-
-func noFUSE(err error) error {
 	return failf(exitMount, "load the fuse module, or start the container with --device /dev/fuse --cap-add SYS_ADMIN",
 		"mount: FUSE is not available: %w", err)
 }
