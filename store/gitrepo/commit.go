@@ -28,6 +28,7 @@ const maxMoved = 5
 func (r *Repo) CommitAll(ctx context.Context, message string) (Commit, bool, error) {
 	r.commitMu.Lock()
 	defer r.commitMu.Unlock()
+	defer r.objects.close() // the store keeps many repositories open
 	for range maxMoved {
 		c, changed, err := r.commitOnce(ctx, message)
 		if !errors.Is(err, errHeadMoved) {
@@ -73,24 +74,13 @@ type transaction struct {
 	locks     *gitLocks
 	indexLock *lockFile
 	objects   *objectWriter
-	head      headRef
-	base      plumbing.Hash // HEAD's tree
+	tip       tip
 }
 
 func (t *transaction) run(message string) (Commit, bool, error) {
 	var err error
-	if t.head, err = t.r.readHead(); err != nil {
+	if t.tip, err = t.r.readTip(); err != nil {
 		return Commit{}, false, err
-	}
-	t.base = emptyTree
-	var parent Commit
-	if t.head.born {
-		c, err := t.r.objects.commit(t.head.hash)
-		if err != nil {
-			return Commit{}, false, err
-		}
-		t.base = c.TreeHash
-		parent = Commit{Hash: t.head.hash.String(), Message: subject(c.Message), Time: c.Author.When}
 	}
 	s, err := t.scan()
 	if err != nil {
@@ -101,18 +91,32 @@ func (t *transaction) run(message string) (Commit, bool, error) {
 	if err != nil {
 		return Commit{}, false, err
 	}
-	if tree.hash == t.base {
-		parent.Short = t.r.newAbbreviator().short(t.head.hash)
-		return parent, false, t.refreshIndex(s, tree)
+	if tree.hash != t.tip.tree() || t.tip.lost {
+		return t.commit(s, tree, message)
 	}
-	return t.commit(s, tree, message)
+	return t.current(), false, t.refreshIndex(s, tree)
+}
+
+// current is the commit that HEAD is at, as CommitAll returns it.
+func (t *transaction) current() Commit {
+	c := t.tip.commit
+	if c == nil {
+		return Commit{}
+	}
+	return Commit{
+		Hash: c.Hash.String(), Short: t.r.newAbbreviator().short(c.Hash),
+		Message: subject(c.Message), Time: c.Author.When,
+	}
 }
 
 // scan compares the work tree with the index.
 func (t *transaction) scan() (*scanner, error) {
-	old, when, err := t.r.readIndex(t.base)
+	old, when, err := t.r.readIndex(t.tip.tree())
 	if err != nil {
 		return nil, err
+	}
+	if t.tip.lost {
+		old.distrust() // what it names may be lost like the commit
 	}
 	s := &scanner{
 		ctx: t.ctx, r: t.r, old: old, oldTime: when, objects: t.objects,
@@ -284,14 +288,14 @@ func (t *transaction) commit(s *scanner, tree *treeNode, message string) (Commit
 		return Commit{}, false, err
 	}
 	when, who := t.r.opt.Now(), t.cfg.identity()
-	hash, err := t.objects.put(plumbing.CommitObject, commitObject(tree.hash, t.head, who, when, message))
+	hash, err := t.objects.put(plumbing.CommitObject, commitObject(tree.hash, t.tip, who, when, message))
 	if err != nil {
 		return Commit{}, false, err
 	}
 	if err := t.writeIndex(s, tree); err != nil {
 		return Commit{}, false, err
 	}
-	u, err := t.locks.lockHead(t.ctx, t.head, hash)
+	u, err := t.locks.lockHead(t.ctx, t.tip.head, hash)
 	if err != nil {
 		return Commit{}, false, err
 	}
@@ -324,11 +328,11 @@ func (t *transaction) finish(u *refUpdate, who string, when time.Time, subj stri
 	return t.r.syncDirs(map[string]bool{t.r.git: true, filepath.Dir(u.ref.target): true})
 }
 
-func commitObject(tree plumbing.Hash, head headRef, who string, when time.Time, message string) []byte {
+func commitObject(tree plumbing.Hash, parent tip, who string, when time.Time, message string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tree %s\n", tree)
-	if head.born {
-		fmt.Fprintf(&b, "parent %s\n", head.hash)
+	if parent.commit != nil {
+		fmt.Fprintf(&b, "parent %s\n", parent.hash)
 	}
 	fmt.Fprintf(&b, "author %s %s\ncommitter %s %s\n\n%s", who, stamp(when), who, stamp(when), message)
 	return []byte(b.String())

@@ -341,3 +341,11 @@ func (idx *gitIndex) find(name string) *indexEntry {
 	}
 	return &idx.entries[i]
 }
+
+// distrust makes every file be stored again, and every tree written.
+func (idx *gitIndex) distrust() {
+	idx.trees = nil
+	for i := range idx.entries {
+		idx.entries[i].stat = statData{}
+	}
+}

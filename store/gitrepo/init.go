@@ -246,7 +246,7 @@ func (n *newGit) firstCommit() (err error) {
 		return err
 	}
 	main := headRef{ref: "refs/heads/main"}
-	hash, err := w.put(plumbing.CommitObject, commitObject(emptyTree, main, who, when, initMessage+"\n"))
+	hash, err := w.put(plumbing.CommitObject, commitObject(emptyTree, tip{}, who, when, initMessage+"\n"))
 	if err != nil {
 		return err
 	}
@@ -356,7 +356,7 @@ func (r *Repo) commitInit(ctx context.Context, l *gitLocks, head headRef) (err e
 	if _, err := w.put(plumbing.TreeObject, nil); err != nil {
 		return err
 	}
-	hash, err := w.put(plumbing.CommitObject, commitObject(emptyTree, head, who, when, initMessage+"\n"))
+	hash, err := w.put(plumbing.CommitObject, commitObject(emptyTree, tip{}, who, when, initMessage+"\n"))
 	if err != nil {
 		return err
 	}

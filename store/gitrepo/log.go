@@ -16,12 +16,12 @@ import (
 // Log returns the commits that HEAD reaches, newest first in the order of git
 // log; limit <= 0 is all. A repository without a commit has none.
 func (r *Repo) Log(ctx context.Context, limit int) ([]Commit, error) {
-	head, err := r.readHead()
-	if err != nil || !head.born {
+	tip, err := r.readTip()
+	if err != nil || tip.commit == nil {
 		return nil, err
 	}
 	w := logWalk{r: r, seen: map[plumbing.Hash]bool{}, shallow: r.shallow()}
-	if err := w.add(head.hash); err != nil {
+	if err := w.add(tip.hash); err != nil {
 		return nil, err
 	}
 	abbrev := r.newAbbreviator()

@@ -1,10 +1,10 @@
 package gitrepo
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +25,7 @@ var emptyTree = plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 // objectCacheSize bounds what a repository keeps of decoded objects; go-git's
 // own default, 96 MiB, would be too much for each of hundreds of them.
-const objectCacheSize = 1 * cache.MiByte
+const objectCacheSize = 512 * cache.KiByte
 
 // objectReader reads objects, loose or packed, here or in an alternate. Packs
 // come and go while we run (git gc): what is not found is looked up again on
@@ -38,9 +38,43 @@ type objectReader struct {
 	dirs []*filesystem.ObjectStorage // ours, then the alternates
 }
 
-// get returns an object. ErrNotFound wraps what is missing, ErrCorrupt what is
-// there and unreadable.
-func (o *objectReader) get(h plumbing.Hash) (plumbing.EncodedObject, error) {
+// rawObject is an object without its header.
+type rawObject struct {
+	typ     plumbing.ObjectType
+	content []byte
+}
+
+// load returns an object, read to its end: go-git reads packs late, when they
+// may be gone. ErrNotFound wraps what is missing, ErrCorrupt what is there and
+// unreadable.
+func (o *objectReader) load(h plumbing.Hash) (rawObject, error) {
+	var got rawObject
+	err := o.find(h, func(obj plumbing.EncodedObject) error {
+		r, err := obj.Reader()
+		if err != nil {
+			return err
+		}
+		b := make([]byte, 0, obj.Size()+bytes.MinRead)
+		buf := bytes.NewBuffer(b)
+		_, err = buf.ReadFrom(r)
+		got = rawObject{obj.Type(), buf.Bytes()}
+		return errors.Join(err, r.Close())
+	})
+	return got, err
+}
+
+// size returns the size of an object in bytes.
+func (o *objectReader) size(h plumbing.Hash) (n int64, err error) {
+	err = o.find(h, func(obj plumbing.EncodedObject) error {
+		n = obj.Size()
+		return nil
+	})
+	return n, err
+}
+
+// find calls use with an object. When either fails, the disk is looked at
+// afresh and both are tried again.
+func (o *objectReader) find(h plumbing.Hash, use func(plumbing.EncodedObject) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var err error
@@ -49,18 +83,21 @@ func (o *objectReader) get(h plumbing.Hash) (plumbing.EncodedObject, error) {
 			o.open()
 		}
 		var obj plumbing.EncodedObject
-		if obj, err = o.find(h); err == nil {
-			return obj, nil
+		if obj, err = o.lookUp(h); err == nil {
+			err = use(obj)
 		}
-		o.dirs = nil // look at the disk afresh, next time or never
+		if err == nil {
+			return nil
+		}
+		o.dirs = nil
 	}
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return nil, fmt.Errorf("object %s: %w", h, ErrNotFound)
+		return fmt.Errorf("object %s: %w", h, ErrNotFound)
 	}
-	return nil, fmt.Errorf("object %s: %w: %w", h, ErrCorrupt, err)
+	return fmt.Errorf("object %s: %w: %w", h, ErrCorrupt, err)
 }
 
-func (o *objectReader) find(h plumbing.Hash) (plumbing.EncodedObject, error) {
+func (o *objectReader) lookUp(h plumbing.Hash) (plumbing.EncodedObject, error) {
 	var failed error
 	for _, d := range o.dirs {
 		obj, err := d.EncodedObject(plumbing.AnyObject, h)
@@ -123,29 +160,29 @@ func (o *objectReader) bytes(h plumbing.Hash, want plumbing.ObjectType) ([]byte,
 	if h == emptyTree && want == plumbing.TreeObject {
 		return nil, nil
 	}
-	obj, err := o.get(h)
+	obj, err := o.load(h)
 	if err != nil {
 		return nil, err
 	}
-	if obj.Type() != want {
-		return nil, fmt.Errorf("object %s: %w: a %s, not a %s", h, ErrCorrupt, obj.Type(), want)
+	if obj.typ != want {
+		return nil, fmt.Errorf("object %s: %w: a %s, not a %s", h, ErrCorrupt, obj.typ, want)
 	}
-	r, err := obj.Reader()
-	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", h, err)
-	}
-	b, err := io.ReadAll(r)
-	return b, errors.Join(err, r.Close())
+	return obj.content, nil
 }
 
 // commit decodes a commit.
 func (o *objectReader) commit(h plumbing.Hash) (*object.Commit, error) {
-	obj, err := o.get(h)
+	content, err := o.bytes(h, plumbing.CommitObject)
 	if err != nil {
 		return nil, err
 	}
+	var mem plumbing.MemoryObject
+	mem.SetType(plumbing.CommitObject)
+	if _, err := mem.Write(content); err != nil {
+		return nil, fmt.Errorf("commit %s: %w", h, err)
+	}
 	var c object.Commit
-	if err := c.Decode(obj); err != nil {
+	if err := c.Decode(&mem); err != nil {
 		return nil, fmt.Errorf("commit %s: %w: %w", h, ErrCorrupt, err)
 	}
 	return &c, nil

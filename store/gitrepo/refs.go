@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
 // headRef is what HEAD says: a branch, or (detached) a commit itself.
@@ -84,13 +85,13 @@ func (r *Repo) readRef(name string) (target string, h plumbing.Hash, ok bool, er
 	return "", h, true, nil
 }
 
-// lastLogged is the value of a ref whose file has lost its content: git does
-// not sync refs, and a power cut soon after a commit of somebody else leaves an
-// empty one. The last commit in its log that exists is taken; without any the
+// lastLogged is the last commit in a ref's log that exists. Git syncs neither
+// refs nor objects: a power cut soon after a commit of somebody else leaves an
+// empty ref, or one that names an empty object. Without any such commit the
 // branch counts as unborn.
 func (r *Repo) lastLogged(name string) (plumbing.Hash, bool) {
+	r.opt.Log.Warn("a git ref is damaged, using its log", "dir", r.work, "ref", name)
 	b, err := r.fs.ReadFile(filepath.Join(r.refDir(name), "logs", name))
-	r.opt.Log.Warn("the file of a git ref is empty, using its log", "dir", r.work, "ref", name)
 	if err != nil {
 		return plumbing.ZeroHash, false
 	}
@@ -107,6 +108,53 @@ func (r *Repo) lastLogged(name string) (plumbing.Hash, bool) {
 		}
 	}
 	return plumbing.ZeroHash, false
+}
+
+// tip is the commit that HEAD stands for.
+type tip struct {
+	head   headRef        // as it is on the disk
+	hash   plumbing.Hash  // of commit; head.hash unless that is lost
+	commit *object.Commit // nil when there is none
+	lost   bool           // head.hash names a commit that is not there
+}
+
+// tree is the commit's tree, the empty one without a commit.
+func (t tip) tree() plumbing.Hash {
+	if t.commit == nil {
+		return emptyTree
+	}
+	return t.commit.TreeHash
+}
+
+// readTip reads HEAD and its commit, or where a power cut took that, the last
+// commit of the log that is still there.
+func (r *Repo) readTip() (tip, error) {
+	head, err := r.readHead()
+	if err != nil || !head.born {
+		return tip{head: head}, err
+	}
+	t := tip{head: head, hash: head.hash}
+	t.commit, err = r.objects.commit(head.hash)
+	if err == nil {
+		return t, nil
+	}
+	if !errors.Is(err, ErrNotFound) && !r.emptyObject(head.hash) {
+		return tip{}, err
+	}
+	t.lost = true
+	h, ok := r.lastLogged(head.ref)
+	if !ok {
+		return tip{head: head, lost: true}, nil
+	}
+	t.hash = h
+	t.commit, err = r.objects.commit(h)
+	return t, err
+}
+
+// emptyObject reports whether a loose object has lost its content.
+func (r *Repo) emptyObject(h plumbing.Hash) bool {
+	fi, err := r.fs.Lstat(filepath.Join(r.common, "objects", objectPath(h)))
+	return err == nil && fi.Size() == 0
 }
 
 func isDirectory(r *Repo, path string, err error) bool {

@@ -353,6 +353,46 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestLostCommit takes the objects of the newest commits away, as a power cut
+// does to commits that nobody synced.
+func TestLostCommit(t *testing.T) {
+	needGit(t)
+	for _, keep := range []int{2, 0} { // commits that survive
+		opt := testOptions(t)
+		opt.Sync = SyncOff
+		r, dir := newSession(t, opt)
+		for i := range 3 {
+			write(t, dir, fmt.Sprintf("history/%d", i), fmt.Sprint(i))
+			commitAll(t, r, fmt.Sprint(i))
+		}
+		lost := []string{"rev-list", "--objects", "--no-object-names", "HEAD"}
+		if keep > 0 {
+			lost = append(lost, "^HEAD~2")
+		}
+		for _, h := range strings.Fields(git(t, dir, lost...)) {
+			path := filepath.Join(dir, ".git/objects", h[:2], h[2:])
+			must(t, os.Chmod(path, 0o600), os.Truncate(path, 0))
+		}
+		r, err := Open(dir, opt)
+		must(t, err)
+		if log := allCommits(t, r); len(log) != keep {
+			t.Errorf("%d commits are left: %v", len(log), log)
+		}
+		commitAll(t, r, "again")
+		commitAll(t, r, "nothing")
+		if log := allCommits(t, r); len(log) != keep+1 || log[0].Message != "again" {
+			t.Errorf("log: %v", log)
+		}
+		if got := git(t, dir, "ls-tree", "-r", "--name-only", "HEAD"); got != "history/0\nhistory/1\nhistory/2\nworkdir/.gitkeep" {
+			t.Errorf("HEAD has:\n%s", got)
+		}
+		if out := git(t, dir, "status", "--porcelain"); out != "" {
+			t.Error(out)
+		}
+		git(t, dir, "rev-list", "--objects", "HEAD")
+	}
+}
+
 // emptyNewestBlob takes the content of the blob of b away before it is
 // committed, as a power cut during an earlier attempt does.
 func emptyNewestBlob(t *testing.T, dir string) {

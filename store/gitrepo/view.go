@@ -63,15 +63,8 @@ func (r *Repo) HeadHasPath(ctx context.Context, path string) (bool, error) {
 
 // headTree is the tree of HEAD's commit, the empty one when there is none.
 func (r *Repo) headTree() (plumbing.Hash, error) {
-	head, err := r.readHead()
-	if err != nil || !head.born {
-		return emptyTree, err
-	}
-	c, err := r.objects.commit(head.hash)
-	if err != nil {
-		return emptyTree, err
-	}
-	return c.TreeHash, nil
+	tip, err := r.readTip()
+	return tip.tree(), err
 }
 
 // errNoPath is ErrNotFound for a path that a tree does not have, told apart
@@ -196,11 +189,7 @@ func (r *Repo) BlobSize(ctx context.Context, hash string) (int64, error) {
 	if !ok {
 		return 0, fmt.Errorf("blob %q: %w", hash, ErrNotFound)
 	}
-	obj, err := r.objects.get(h)
-	if err != nil {
-		return 0, err
-	}
-	return obj.Size(), nil
+	return r.objects.size(h)
 }
 
 // ChangedPaths returns the paths of files that differ between a commit (full

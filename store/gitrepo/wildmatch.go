@@ -13,12 +13,22 @@ func wildmatch(pattern, text string, fold bool) bool {
 		pattern, text = asciiLower(pattern), asciiLower(text)
 	}
 	m := matcher{fold: fold, budget: matchBudget}
-	return m.match(pattern, text, true)
+	return m.match(pattern, text, true) == matched
 }
 
 // matchBudget bounds the steps of one match: patterns come from files that
-// agents write, and backtracking over many stars is exponential.
-const matchBudget = 1 << 20
+// agents write.
+const matchBudget = 1 << 17
+
+// matchResult is a match, or what its failure says to the stars before it.
+type matchResult int
+
+const (
+	matched      matchResult = iota
+	noMatch                  // try further on
+	noMatchHere              // a '/' is in the way: only a "**" can try further on
+	noMatchAtAll             // the text is too short from here on
+)
 
 type matcher struct {
 	fold   bool
@@ -27,75 +37,80 @@ type matcher struct {
 
 // match matches all of text. atStart is set where the pattern so far is empty
 // or ends with '/', which is what makes "**" special.
-func (m *matcher) match(p, t string, atStart bool) bool {
+func (m *matcher) match(p, t string, atStart bool) matchResult {
 	for len(p) > 0 {
 		if m.budget--; m.budget < 0 {
-			return false
+			return noMatchAtAll
 		}
-		switch p[0] {
-		case '*':
+		c := p[0]
+		if c == '*' {
 			return m.star(p, t, atStart)
-		case '?':
-			if t == "" || t[0] == '/' {
-				return false
-			}
-			p, t = p[1:], t[1:]
-		case '[':
-			if t == "" || t[0] == '/' {
-				return false
-			}
-			rest, ok := bracket(p[1:], t[0], m.fold)
-			if !ok {
-				return false
-			}
-			p, t = rest, t[1:]
-		case '\\':
-			if len(p) < 2 || t == "" || t[0] != p[1] {
-				return false
-			}
-			atStart = p[1] == '/'
-			p, t = p[2:], t[1:]
-			continue
-		default:
-			if t == "" || t[0] != p[0] {
-				return false
-			}
-			atStart = p[0] == '/'
-			p, t = p[1:], t[1:]
-			continue
+		}
+		if t == "" {
+			return noMatchAtAll
 		}
 		atStart = false
+		switch c {
+		case '?':
+			if t[0] == '/' {
+				return noMatch
+			}
+			p = p[1:]
+		case '[':
+			rest, ok := bracket(p[1:], t[0], m.fold)
+			if !ok || t[0] == '/' {
+				return noMatch
+			}
+			p = rest
+		case '\\':
+			if len(p) < 2 {
+				return noMatch
+			}
+			p, c = p[1:], p[1]
+			fallthrough
+		default:
+			if t[0] != c {
+				return noMatch
+			}
+			atStart = c == '/'
+			p = p[1:]
+		}
+		t = t[1:]
 	}
-	return t == ""
+	if t == "" {
+		return matched
+	}
+	return noMatch
 }
 
 // star matches a pattern that begins with one or more '*'.
-func (m *matcher) star(p, t string, atStart bool) bool {
+func (m *matcher) star(p, t string, atStart bool) matchResult {
 	rest := strings.TrimLeft(p, "*")
 	stars := len(p) - len(rest)
 	crosses := stars > 1 && atStart && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, `\/`))
 	if crosses && rest != "" {
 		// "**/" is also no directory at all.
-		after := rest[1:]
-		if rest[0] == '\\' {
-			after = rest[2:]
-		}
-		if m.match(after, t, true) {
-			return true
+		after := strings.TrimPrefix(rest, `\`)[1:]
+		if m.match(after, t, true) == matched {
+			return matched
 		}
 	}
 	if rest == "" {
-		return crosses || !strings.Contains(t, "/")
-	}
-	for {
-		if m.match(rest, t, false) {
-			return true
+		if crosses || !strings.Contains(t, "/") {
+			return matched
 		}
-		if t == "" || !crosses && t[0] == '/' || m.budget < 0 {
-			return false
-		}
-		t = t[1:]
+		return noMatchHere
 	}
+	for ; t != ""; t = t[1:] {
+		got := m.match(rest, t, false)
+		if got != noMatch && (got != noMatchHere || !crosses) {
+			return got
+		}
+		if !crosses && t[0] == '/' {
+			return noMatchHere
+		}
+	}
+	return noMatchAtAll
 }
 
 // bracket matches one character against the set that begins after '[' and
@@ -105,7 +120,7 @@ func bracket(p string, c byte, fold bool) (rest string, ok bool) {
 	if negated {
 		p = p[1:]
 	}
-	matched, first := false, true
+	found, first := false, true
 	var prev byte // of a range, 0 when the last item cannot begin one
 	for {
 		if p == "" {
@@ -113,15 +128,15 @@ func bracket(p string, c byte, fold bool) (rest string, ok bool) {
 		}
 		ch := p[0]
 		if ch == ']' && !first {
-			return p[1:], matched != negated
+			return p[1:], found != negated
 		}
 		first = false
 		switch {
 		case ch == '[' && len(p) > 1 && p[1] == ':':
-			name, after, found := strings.Cut(p[2:], ":]")
-			if !found || strings.Contains(name, "]") {
+			name, after, isClass := strings.Cut(p[2:], ":]")
+			if !isClass || strings.Contains(name, "]") {
 				// Not a class: '[' stands for itself.
-				matched = matched || c == '['
+				found = found || c == '['
 				prev, p = '[', p[1:]
 				continue
 			}
@@ -129,7 +144,7 @@ func bracket(p string, c byte, fold bool) (rest string, ok bool) {
 			if !known {
 				return "", false
 			}
-			matched = matched || in
+			found = found || in
 			prev, p = 0, after
 		case ch == '-' && prev != 0 && len(p) > 1 && p[1] != ']':
 			hi := p[1]
@@ -140,7 +155,7 @@ func bracket(p string, c byte, fold bool) (rest string, ok bool) {
 				}
 				hi, p = p[0], p[1:]
 			}
-			matched = matched || prev <= c && c <= hi
+			found = found || prev <= c && c <= hi
 			prev = 0
 		default:
 			p = p[1:]
@@ -150,7 +165,7 @@ func bracket(p string, c byte, fold bool) (rest string, ok bool) {
 				}
 				ch, p = p[0], p[1:]
 			}
-			matched = matched || ch == c
+			found = found || ch == c
 			prev = ch
 		}
 	}
