@@ -90,6 +90,10 @@ var rules = []rule{
 	{room: "store/filelock", may: []string{"store/internal/..."}, modules: []string{"github.com/gofrs/flock", "golang.org/x/sys"}},
 	{room: "store/attachment", may: []string{"store/internal/...", "store/layout"}, modules: storeModules, never: terminalAndKernel},
 	{room: "store/recovery", may: []string{"store/internal/...", "store/filelock"}, modules: storeModules, never: terminalAndKernel},
+	{
+		room: "store/migrate", may: []string{"store/internal/...", "store/filelock", "store/layout", "store/gitrepo", "dag"},
+		modules: []string{"golang.org/x/sys"}, never: terminalAndKernel,
+	},
 	{room: "store/layout", may: []string{"store/internal/...", "store/filelock"}, never: []string{"github.com/go-git/go-git/v5"}},
 	{room: "store/registry", may: []string{"store/internal/...", "dag", "store/nodefile"}, never: []string{"github.com/go-git/go-git/v5"}},
 	{room: "store/gitrepo", may: []string{"store/internal/...", "store/gitrepo/..."}, modules: storeModules},
@@ -108,6 +112,7 @@ var rules = []rule{
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"},
 	},
 	{room: "test/harness"},
+	{room: "test", may: []string{"..."}, modules: append(slices.Clone(storeModules), "github.com/rogpeppe/go-internal", "go.uber.org/goleak", "github.com/google/go-cmp")},
 	{room: "test/...", may: []string{"..."}, modules: append(slices.Clone(storeModules), "go.uber.org/goleak", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal")},
 }
 

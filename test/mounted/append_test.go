@@ -28,7 +28,7 @@ func headOf(t *testing.T, m *harness.Mount, session string) string {
 // branch, visible at once, and the head is on it.
 func TestAppend(t *testing.T) {
 	m := start(t, "chat_branches")
-	s := m.Session(nested)
+	s, copies := m.Session(nested), t.TempDir()
 	for i, c := range []struct{ file, script, text, role string }{
 		{"user", `echo hello > "$1"`, "hello", "user"},
 		{"assistant", `printf 'no newline' > "$1"`, "no newline", "llm"},
@@ -39,10 +39,10 @@ func TestAppend(t *testing.T) {
 		{"assistant", `head -c 300000 /dev/zero | tr '\0' q > "$1"`, strings.Repeat("q", 300000), "llm"},
 		{"user", `exec 3> "$1"; echo one >&3; (echo two >&3); /bin/echo three >&3; exec 3>&-`, "one\ntwo\nthree", "user"},
 		{"user", `echo 'détour ☂ “” 👩‍👧' | tee "$1" > /dev/null`, "détour ☂ “” 👩‍👧", "user"},
-		{"user", `echo copied > /dev/shm/.sessionfs-$$ && cp /dev/shm/.sessionfs-$$ "$1"; r=$?; rm -f /dev/shm/.sessionfs-$$; exit $r`, "copied", "user"},
+		{"user", `echo copied > "$2/x" && cp "$2/x" "$1"`, "copied", "user"},
 	} {
 		before, count := headOf(t, m, nested), len(names(t, s, "messages"))
-		r := harness.Shell(t, s, c.script, filepath.Join("append", c.file))
+		r := harness.Shell(t, s, c.script, filepath.Join("append", c.file), copies)
 		if r.Code != 0 {
 			t.Errorf("%s: exit status %d, %s", c.script, r.Code, r.Err)
 			continue

@@ -27,7 +27,7 @@ func TestDestructive(t *testing.T) {
 	for _, script := range []string{
 		`rm -f head`, `unlink head`, `rm -f nodes/NODE.md`, `rm -rf nodes`, `rm -rf messages`, `rmdir branch`, `rm -rf branch`,
 		`rm -rf branch/trunk`, `rm -f fields/title`, `rm -f meta.json`, `rm -f head_id ctl transcript.md`, `rm -rf history`, `rm -f append/user`,
-		`mv nodes nodes.moved`, `mv head head.moved`, `mv messages/* /dev/shm/`, `mv nodes/NODE.md nodes/other.md`, `mv branch/trunk head`,
+		`mv nodes nodes.moved`, `mv head head.moved`, `mv messages/* "$1"`, `mv nodes/NODE.md nodes/other.md`, `mv branch/trunk head`,
 		`cp --remove-destination /etc/hostname nodes/NODE.md`, `install -m 644 /etc/hostname fields/title`,
 		`ln -sfn /etc head`, `ln -sf ../../../etc/passwd head`, `ln -sfn nodes head`, `mkdir nodes`, `mkdir nodes/x`, `mkdir messages/x`, `mkdir history/x`,
 		`touch nodes/new.md`, `echo x > history/new.json`, `echo x > nodes/NODE.md`, `ln nodes/NODE.md hard`, `ln nodes/NODE.md nodes/hard.md`,
@@ -37,7 +37,7 @@ func TestDestructive(t *testing.T) {
 		`cd ../.. && rm -rf sessions`, `cd ../.. && mv sessions elsewhere`, `cd ../.. && rm -f README.txt index.json`,
 	} {
 		script = strings.NewReplacer("NODE", node, "SESSION", nested).Replace(script)
-		r := harness.Shell(t, s, script)
+		r := harness.Shell(t, s, script, t.TempDir())
 		if r.Code == 0 {
 			t.Errorf("%s: not refused", script)
 		}
