@@ -92,7 +92,7 @@ var rules = []rule{
 	{room: "store/recovery", may: []string{"store/internal/...", "store/filelock"}, modules: storeModules, never: terminalAndKernel},
 	{
 		room: "store/migrate", may: []string{"store/internal/...", "store/filelock", "store/layout", "store/gitrepo", "dag"},
-		modules: []string{"golang.org/x/sys"}, never: terminalAndKernel,
+		modules: storeModules, never: terminalAndKernel,
 	},
 	{room: "store/layout", may: []string{"store/internal/...", "store/filelock"}, never: []string{"github.com/go-git/go-git/v5"}},
 	{room: "store/registry", may: []string{"store/internal/...", "dag", "store/nodefile"}, never: []string{"github.com/go-git/go-git/v5"}},
