@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"sort"
+
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+)
+
+// ListSessions lists sessions by updated_at, newest first, equal ones in the
+// registry's order (reference 6.6). What is on disk is listed, whatever the
+// registry says, and meta.json wins over a row that lags behind.
+func (s *Store) ListSessions(ctx context.Context, q ListQuery) ([]Row, error) {
+	found, err := s.selectRows(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found = page(found, q)
+	names := s.projectNames()
+	out := make([]Row, len(found))
+	for i, f := range found {
+		out[i] = makeRow(f, names)
+	}
+	return out, nil
+}
+
+// CountSessions counts what ListSessions would list without limit and offset.
+func (s *Store) CountSessions(ctx context.Context, q ListQuery) (int, error) {
+	found, err := s.selectRows(ctx, q)
+	return len(found), err
+}
+
+// selectRows returns the rows that a query selects, sorted.
+func (s *Store) selectRows(ctx context.Context, q ListQuery) ([]listed, error) {
+	rows, err := s.list.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r listed) bool { return !q.selects(r.row) })
+	updated := make(map[string]float64, len(rows))
+	for _, r := range rows {
+		updated[r.place.ID], _ = r.row.Float("updated_at")
+	}
+	sort.SliceStable(rows, func(i, j int) bool { return updated[rows[i].place.ID] > updated[rows[j].place.ID] })
+	return rows, nil
+}
+
+// selects reports whether a row passes the query's filters.
+func (q ListQuery) selects(row *jsonedit.Object) bool {
+	if q.AgentID != "" && row.Str("agent_id") != q.AgentID {
+		return false
+	}
+	if q.Source != "" && row.Str("source") != q.Source {
+		return false
+	}
+	_, archivedAsked := q.Filters["archived"]
+	if !q.IncludeArchived && !archivedAsked && row.Truthy("archived") {
+		return false
+	}
+	for key, want := range q.Filters {
+		if jsonedit.IsNull(want) {
+			continue
+		}
+		got, ok := row.Get(key)
+		if !ok || !jsonedit.Equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+func page(rows []listed, q ListQuery) []listed {
+	rows = rows[min(max(q.Offset, 0), len(rows)):]
+	if q.Limit > 0 {
+		rows = rows[:min(q.Limit, len(rows))]
+	}
+	return rows
+}
+
+// projectNames maps a session to the name of the project that it is bound to.
+func (s *Store) projectNames() map[string]string {
+	projects, bound, err := s.layout.Projects()
+	if err != nil {
+		s.log.Warn("read project registry", "err", err)
+	}
+	names := make(map[string]string, len(bound))
+	for id, pid := range bound {
+		if p, ok := projects[pid]; ok {
+			names[id] = p.Name
+		}
+	}
+	return names
+}
+
+func makeRow(l listed, projects map[string]string) Row {
+	o := l.row
+	r := Row{
+		ID: l.place.ID, AgentID: o.Str("agent_id"), Title: o.Str("title"), Source: o.Str("source"),
+		Status: o.Str("status"), Group: o.Str("group"), Preview: o.Str("preview"), Channel: o.Str("channel"),
+		Pinned: o.Truthy("pinned"), Archived: o.Truthy("archived"), Unread: o.Truthy("unread"),
+		Project: projects[l.place.ID], JSON: jsonedit.Compact(o.Bytes()),
+	}
+	r.CreatedAt, _ = o.Float("created_at")
+	r.UpdatedAt, _ = o.Float("updated_at")
+	if r.Status == "" {
+		r.Status = statusIdle
+	}
+	return r
+}
+
+// Row returns one session's row, archived or not. NotFound.
+func (s *Store) Row(ctx context.Context, id string) (Row, error) {
+	place, err := s.place("find session", id)
+	if err != nil {
+		return Row{}, err
+	}
+	m := s.list.meta(place)
+	s.list.mu.Lock()
+	row, ok := s.list.reg.Row(id)
+	s.list.mu.Unlock()
+	if !ok {
+		row = s.list.newRow(place, m)
+	}
+	return makeRow(listed{place, overlay(row, m)}, s.projectNames()), nil
+}
+
+// IndexJSON returns the registry as index.json would hold it now: every
+// session that is listed, archived ones included, in the peer's layout.
+func (s *Store) IndexJSON(ctx context.Context) ([]byte, error) {
+	rows, err := s.list.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return []byte("{}"), nil
+	}
+	out := []byte("{")
+	for i, r := range rows {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, "\n  "...)
+		out = jsonedit.AppendString(out, r.place.ID)
+		out = append(out, ": "...)
+		out = append(out, jsonedit.Indent(r.row.Bytes(), "  ")...)
+	}
+	return append(out, "\n}"...), nil
+}
+
