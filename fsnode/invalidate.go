@@ -142,6 +142,9 @@ func (t *tree) Published(ctx context.Context, c store.Change) {
 	if c.New == nil && (c.Listing || c.Row) {
 		t.refreshRow(ctx, c.ID)
 	}
+	if c.Listing || c.Row {
+		t.touchIndex()
+	}
 	h := heldBy(ctx)
 	t.mu.Lock()
 	s := t.sessions[c.ID]

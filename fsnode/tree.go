@@ -208,11 +208,19 @@ func (t *tree) touchListLocked(r *record, archived bool) {
 	r.listings = append(r.listings, t.listOf(archived))
 }
 
-// touchRowLocked notes that a row changed. Requires t.mu.
-func (t *tree) touchRowLocked(r *record, id string) {
+// touchIndex notes that index.json changed. The registry takes a change over
+// after the session has, so this is part of publishing.
+func (t *tree) touchIndex() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.indexAt = tick(t.indexAt, t.now())
 	t.indexGen++
-	r.changed = append(r.changed, t.index)
+	t.pend.add(&record{changed: []changer{t.index}})
+}
+
+// touchRowLocked notes that a session's directory shows something else.
+// Requires t.mu.
+func (t *tree) touchRowLocked(r *record, id string) {
 	if s := t.sessions[id]; s != nil {
 		r.changed = append(r.changed, s.dir)
 	}

@@ -597,6 +597,19 @@ func TestSessionsComeAndGo(t *testing.T) {
 	}
 }
 
+func TestIndexFollowsFields(t *testing.T) {
+	b := newBench(t, nil)
+	b.chat("s1")
+	for _, title := range []string{"one", "two", "three"} {
+		if errno := b.write("sessions/s1/fields/title", title+"\n"); errno != 0 {
+			t.Fatal(errno)
+		}
+		if got := b.read("index.json"); !strings.Contains(got, `"title": "`+title+`"`) {
+			t.Errorf("index.json lacks the title %s:\n%s", title, got)
+		}
+	}
+}
+
 func TestBranchGestures(t *testing.T) {
 	b := newBench(t, nil)
 	ids := b.chat("s1")

@@ -66,8 +66,11 @@ func (w *docWriter) Write(_ context.Context, data []byte, off int64, appending b
 	if len(data) > 0 {
 		w.dirty = true
 	}
-	_, err := w.d.WriteAt(data, off)
-	return err
+	if _, err := w.d.WriteAt(data, off); err != nil {
+		w.broken = err // a text with a hole is not what was meant
+		return err
+	}
+	return nil
 }
 
 func (w *docWriter) Flush(ctx context.Context) error {
@@ -80,6 +83,9 @@ func (w *docWriter) Flush(ctx context.Context) error {
 func (w *docWriter) Sync(ctx context.Context) error {
 	if !w.dirty {
 		return nil
+	}
+	if w.broken != nil {
+		return w.abandon(ctx, w.broken)
 	}
 	w.dirty = false
 	if err := w.d.Apply(ctx); err != nil {
@@ -111,7 +117,11 @@ func (w *docWriter) Truncate(size uint64) error {
 // flushes with it.
 func (w *docWriter) Release(ctx context.Context) {
 	if w.dirty {
-		_ = w.abandon(ctx, Killed)
+		why := w.broken
+		if why == nil {
+			why = Killed
+		}
+		_ = w.abandon(ctx, why)
 	}
 	w.d.Close()
 }

@@ -36,6 +36,7 @@ type lineWriter struct {
 	max   int
 	r     Runner
 	buf   []byte // an unfinished line
+	over  bool   // in a line that is too long, up to its newline
 	total int64
 }
 
@@ -44,17 +45,24 @@ func (w *lineWriter) Write(ctx context.Context, data []byte, off int64, appendin
 		off = w.total
 	}
 	if off == 0 {
-		w.buf, w.total = nil, 0
+		w.buf, w.total, w.over = nil, 0, false
 	}
 	if off != w.total {
 		w.buf = nil
 		return BadOffset
+	}
+	if w.over {
+		// The kernel cuts a long write and reports the pieces that went well:
+		// the rest of the line comes again, and is no line of its own.
+		w.over = !bytes.ContainsRune(data, '\n')
+		return TooLarge
 	}
 	rest := append(w.buf, data...)
 	w.buf = nil
 	for {
 		line, tail, ended := bytes.Cut(rest, []byte("\n"))
 		if len(line) > w.max {
+			w.over = true
 			return TooLarge
 		}
 		if !ended {
@@ -90,7 +98,7 @@ func (w *lineWriter) Truncate(size uint64) error {
 	if size != 0 {
 		return BadSize
 	}
-	w.buf, w.total = nil, 0
+	w.buf, w.total, w.over = nil, 0, false
 	return nil
 }
 

@@ -125,6 +125,7 @@ func TestLines(t *testing.T) {
 		{"blank lines", false, []step{{"\n  \n a \n", 0, nil}}, []string{"a"}},
 		{"long line", false, []step{{strings.Repeat("x", 31) + "\n", 0, TooLarge}}, nil},
 		{"long unfinished line", false, []step{{strings.Repeat("x", 30), 0, nil}, {"x", 30, TooLarge}, flush(nil)}, nil},
+		{"the rest of a long line is no line", false, []step{{strings.Repeat("x", 30), 0, nil}, {"yy\n", 30, TooLarge}, {"yy\n", 30, TooLarge}, {"a\n", 30, nil}}, []string{"a"}},
 		{"a hole", false, []step{{"a", 0, nil}, {"b\n", 9, BadOffset}, flush(nil)}, nil},
 		{"append", true, []step{{"a\n", 100, nil}, {"b\n", 100, nil}}, []string{"a", "b"}},
 	} {
@@ -148,7 +149,11 @@ type fakeDraft struct {
 	err       error
 }
 
+// WriteAt takes ten bytes and no more.
 func (d *fakeDraft) WriteAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > 10 {
+		return 0, TooLarge
+	}
 	b := append([]byte(nil), d.Bytes()...)
 	for int64(len(b)) < off+int64(len(p)) {
 		b = append(b, 0)
@@ -182,6 +187,7 @@ func TestDoc(t *testing.T) {
 		{name: "nothing written", steps: []step{flush(nil)}},
 		{name: "append ignores offsets", appending: true, steps: []step{{"ab", 7, nil}, {"cd", 0, nil}, flush(nil)}, applied: []string{"abcd"}},
 		{name: "refused, and takes no more", err: errBad, steps: []step{{"ab", 0, nil}, flush(errBad), {"cd", 2, errBad}, flush(nil)}, abandoned: []string{"ab"}},
+		{name: "too large", steps: []step{{"abcdefgh", 0, nil}, {"ijkl", 8, TooLarge}, {"x", 8, TooLarge}, flush(TooLarge), flush(nil)}, abandoned: []string{"abcdefgh"}},
 		{name: "the writer dies", killed: true, steps: []step{{"ab", 0, nil}, flush(Killed)}, abandoned: []string{"ab"}},
 		{name: "never flushed", steps: []step{{"ab", 0, nil}}, abandoned: []string{"ab"}},
 	} {
