@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -507,5 +508,37 @@ func TestForeignIntent(t *testing.T) {
 		if b, _ := os.ReadFile(path); string(b) != text {
 			t.Errorf("another program's intent was changed: %s", b)
 		}
+	}
+}
+
+// TestSyncOrder: each phase is on the disk before what follows it, and every
+// name that was changed in the project is synced before the intent is committed.
+func TestSyncOrder(t *testing.T) {
+	w, _, _ := small(t)
+	p := w.plan("t")
+	var ops []string
+	f := &faulty{FS: quick{disk.OS}}
+	f.hook = func(op, name string) {
+		switch {
+		case strings.Contains(name, "/.file-recovery/s/intents") && (op == "rename" || op == "syncdir"):
+			ops = append(ops, "intent "+op)
+		case strings.HasPrefix(name, "/proc/self/fd/") && (op == "rename" || op == "link" || op == "syncdir" || op == "fsync" || op == "remove" || op == "mkdir"):
+			ops = append(ops, op)
+		}
+	}
+	if _, err := w.reopen(f).Apply(t.Context(), p, p.Hash, ApplyOptions{Commit: func(context.Context) error { ops = append(ops, "commit"); return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	want := "intent rename, intent syncdir, " + // prepared
+		"mkdir, syncdir, fsync, syncdir, fsync, syncdir, " + // staged: a, d/b
+		"intent rename, intent syncdir, " + // applying
+		"rename, link, syncdir, rename, syncdir, link, syncdir, " + // a, c, d/b
+		"commit, intent rename, intent syncdir, " +
+		"remove, remove, syncdir, remove, syncdir, remove, syncdir, intent rename, intent syncdir"
+	if runtime.GOOS != "linux" {
+		t.Skip("paths are not those of descriptors")
+	}
+	if got := strings.Join(ops, ", "); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
