@@ -182,6 +182,7 @@ var longAgo = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 func TestFaultsOfCommit(t *testing.T) {
 	needGit(t)
 	opt := testOptions(t)
+	opt.Sync = SyncBatch
 	r, dir := newSession(t, opt)
 	write(t, dir, "history/first", "1")
 	commitAll(t, r, "first")
@@ -214,6 +215,7 @@ func TestFaultsOfCommit(t *testing.T) {
 func TestFaultsOfInit(t *testing.T) {
 	needGit(t)
 	opt := testOptions(t)
+	opt.Sync = SyncBatch
 	round := 0
 	eachFault(t, func(t *testing.T, f *faultFS) {
 		round++
@@ -271,6 +273,7 @@ func removeAtomicTemps(t *testing.T, dir string) {
 func TestFaultsOfCompact(t *testing.T) {
 	needGit(t)
 	opt := testOptions(t)
+	opt.Sync = SyncBatch
 	r, dir := newSession(t, opt)
 	round := 0
 	eachFault(t, func(t *testing.T, f *faultFS) {
@@ -299,6 +302,7 @@ func TestFaultsOfCompact(t *testing.T) {
 func TestFaultsOfRestore(t *testing.T) {
 	needGit(t)
 	opt := testOptions(t)
+	opt.Sync = SyncBatch
 	r, dir := newSession(t, opt)
 	write(t, dir, "history/sub/a", "a")
 	write(t, dir, "history/b", "b")

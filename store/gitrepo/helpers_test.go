@@ -27,8 +27,10 @@ func testEnv(t testing.TB) func(string) string {
 	}
 }
 
+// testOptions do not sync, so that the tests are quick; those about crashes ask
+// for SyncBatch.
 func testOptions(t testing.TB) Options {
-	return Options{Env: testEnv(t), LockTimeout: 5 * time.Second}
+	return Options{Env: testEnv(t), LockTimeout: 5 * time.Second, Sync: SyncOff}
 }
 
 // git runs the real git and fails the test when it fails.
