@@ -38,11 +38,22 @@ type outcomes struct {
 func (o *outcomes) add(line string, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.lines = append(o.lines, strings.ReplaceAll(line, "\n", " "))
+	o.lines = append(o.lines, clip(strings.ReplaceAll(line, "\n", " ")))
 	if n := len(o.lines) - maxOutcomes; n > 0 {
 		o.lines = o.lines[n:]
 	}
 	o.at = tick(o.at, now)
+}
+
+// maxText bounds what is repeated of what a user wrote, in bytes.
+const maxText = 500
+
+// clip shortens a text that is shown for information.
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return cut(s, maxText) + "…"
 }
 
 func (o *outcomes) text() ([]byte, time.Time) {
