@@ -48,6 +48,24 @@ func (s *Store) SetHead(ctx context.Context, id string, ref Ref, mv HeadMove) (n
 
 // moveHead is the guarded move: every operation that moves the head ends here.
 func (t *tx) moveHead(node string, expect *string) error {
+	return t.moveHeadWith(node, expect, nil)
+}
+
+// moveHeadWith is moveHead with another edit of meta.json in the same write.
+func (t *tx) moveHeadWith(node string, expect *string, edit func(m *jsonedit.Object)) error {
+	m := t.editMeta()
+	if err := t.placeHead(m, node, expect); err != nil {
+		return err
+	}
+	if edit != nil {
+		edit(m)
+	}
+	return t.writeMeta(m)
+}
+
+// placeHead is moveHead without the write: the guard, and the new head in m. A
+// head that is where it is asked to be changes nothing.
+func (t *tx) placeHead(m *jsonedit.Object, node string, expect *string) error {
 	if err := t.refuseActiveRun(); err != nil {
 		return err
 	}
@@ -60,13 +78,12 @@ func (t *tx) moveHead(node string, expect *string) error {
 	if node == t.sn.Head {
 		return nil
 	}
-	m := t.editMeta()
 	assignHead(m, node)
 	if expect != nil { // a compare-and-set counts its moves (reference 6.10)
 		v, _ := m.Int("head_version")
 		m.Set("head_version", jsonedit.EncodeInt(v+1))
 	}
-	return t.writeMeta(m)
+	return nil
 }
 
 func orNone(id string) string {

@@ -102,7 +102,11 @@ func (t *tx) open(ctx context.Context) (err error) {
 	sn, c := t.s.refreshLocked(ctx, t.se, t.place, true)
 	t.sn = sn
 	t.changes = append(t.changes, c)
-	return t.writable()
+	if err := t.writable(); err != nil {
+		return err
+	}
+	t.replayRewind(ctx)
+	return nil
 }
 
 // writable refuses a session that must not be written.

@@ -147,4 +147,3 @@ func (s *Store) IndexJSON(ctx context.Context) ([]byte, error) {
 	}
 	return append(out, "\n}"...), nil
 }
-

@@ -15,7 +15,9 @@ import (
 	"github.com/sessionfs/sessionfs/store/filelock"
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/layout"
 	"github.com/sessionfs/sessionfs/store/nodefile"
+	"github.com/sessionfs/sessionfs/store/recovery"
 )
 
 // leaseContent is what a run lease's file holds while a run of ours is
@@ -266,6 +268,7 @@ func (r *Run) finish(ctx context.Context, status string, o Outcome) error {
 			return t.diskFail("run lease", err)
 		}
 		t.commitTurn(ctx)
+		t.retainUndo()
 		return nil
 	})
 	_ = r.lease.Unlock()
@@ -274,6 +277,16 @@ func (r *Run) finish(ctx context.Context, status string, o Outcome) error {
 	delete(r.s.runs, r.id)
 	r.s.mu.Unlock()
 	return err
+}
+
+// retainUndo drops the oldest turns' undo data (reference 11).
+func (t *tx) retainUndo() {
+	if _, err := t.s.fs.Lstat(layout.RecoveryDir(t.sn.Dir, t.se.id)); err != nil {
+		return
+	}
+	if _, err := t.recovery().Retain(recovery.Keep); err != nil {
+		t.s.log.Warn("drop old undo data", "session", t.se.id, "err", err)
+	}
 }
 
 // endReply gives the placeholder its last text and status, unless it has a

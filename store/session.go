@@ -24,6 +24,8 @@ type session struct {
 	version uint64
 	repo    *gitrepo.Repo // guarded by lock
 	repoDir string        // guarded by lock
+	// replayed: what a crash left of a rewind has been ended. Guarded by lock.
+	replayed bool
 
 	pins  int         // guarded by Store.mu
 	dirty bool        // guarded by Store.mu: something waits for a commit
