@@ -201,3 +201,6 @@ func Slow(d time.Duration) time.Duration {
 	}
 	return d
 }
+
+// Race reports whether the test and the binary run under the race detector.
+func Race() bool { return raceEnabled }

@@ -100,7 +100,7 @@ func TestAppendMessage(t *testing.T) {
 		t.Errorf("head after a side branch is %q", got)
 	}
 	for what, text := range map[string]string{
-		"no role": `{"content": "x"}`, "a content that is a number": `{"role": "user", "content": 1}`,
+		"no role": `{"content": "x"}`, "a role that is a number": `{"role": 1, "content": "x"}`,
 		"an id with a slash": `{"role": "user", "content": "x", "id": "a/b"}`, "bad JSON": `{"role": "user",}`,
 	} {
 		before := len(names(t, s, "nodes"))
