@@ -62,7 +62,7 @@ type draft struct {
 // newDraft makes the checks that can be made before anything is written.
 func (s *session) newDraft(ctx context.Context, what string) (vnode.Draft, error) {
 	if what == "user" || what == "system" {
-		active, err := s.t.st.RunIsActive(holdingAny(mutating(ctx)), s.id)
+		active, err := s.t.st.RunIsActive(holdingAny(ctx), s.id)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,6 @@ func (d *draft) Apply(ctx context.Context) error {
 	if len(raw) == 0 {
 		return nil // a command that failed behind ">"
 	}
-	ctx = mutating(ctx)
 	text := strings.TrimSuffix(string(raw), "\n")
 	switch {
 	case d.node != "" && d.what == messageFile:

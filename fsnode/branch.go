@@ -221,7 +221,7 @@ func (s *session) staleBranches() []changer {
 
 // holdingBranches is the context of a change under branch/.
 func (s *session) holdingBranches(ctx context.Context) context.Context {
-	return holding(mutating(ctx), s.files.Load().branches)
+	return holding(ctx, s.files.Load().branches)
 }
 
 // nameBranch gives a node a branch name.

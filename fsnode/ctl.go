@@ -109,7 +109,7 @@ type commands struct {
 func (c *commands) Run(ctx context.Context, line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	rest = unquote(strings.TrimSpace(rest))
-	result, err := c.do(mutating(ctx), word, rest)
+	result, err := c.do(ctx, word, rest)
 	if err != nil {
 		_, code := errnoOf(err)
 		c.note(fmt.Sprintf("error %s %s: %s", orDash(string(code)), word, reason(err)))

@@ -87,7 +87,7 @@ func (s *session) newField(name string, watched bool) *vnode.File {
 		Max:   maxValue,
 		Legal: func(text string) bool { return store.LegalField(name, text) },
 		Set: func(ctx context.Context, text string) error {
-			return s.t.st.SetField(mutating(ctx), s.id, name, text)
+			return s.t.st.SetField(ctx, s.id, name, text)
 		},
 	}
 	f.Writer = s.guarded(func(ctx context.Context) (vnode.Writer, error) {

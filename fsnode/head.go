@@ -72,7 +72,7 @@ func (s *session) newHeadID(watched bool) *vnode.File {
 		return []byte(v.sn.Head + "\n"), nil
 	})
 	value := vnode.Value{Max: maxValue, Legal: s.isRef, Set: func(ctx context.Context, text string) error {
-		return s.setHead(mutating(ctx), strings.TrimSpace(text), 0)
+		return s.setHead(ctx, strings.TrimSpace(text), 0)
 	}}
 	f.Writer = s.guarded(value.Writer)
 	return f
@@ -119,7 +119,7 @@ func (s *session) setHead(ctx context.Context, ref string, wait time.Duration) e
 // written is a reference, or nothing that can be done.
 func (s *session) writeHead() vnode.Value {
 	return vnode.Value{Max: maxValue, Legal: s.isRef, Set: func(ctx context.Context, text string) error {
-		err := s.setHead(mutating(ctx), strings.TrimSpace(text), 0)
+		err := s.setHead(ctx, strings.TrimSpace(text), 0)
 		switch store.CodeOf(err) {
 		case store.NotFound, store.Ambiguous, store.Invalid:
 			return &store.Error{Code: store.Immutable, Op: "write head", Session: s.id, Err: err,

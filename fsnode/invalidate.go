@@ -39,9 +39,10 @@ func holding(ctx context.Context, dirs ...*vnode.List) context.Context {
 }
 
 // holdingAny notes that the request may hold any directory: a lookup, a
-// listing, a question about attributes.
+// listing, a question about attributes. Such a request is answered, also when
+// its process gets a signal.
 func holdingAny(ctx context.Context) context.Context {
-	return context.WithValue(ctx, heldKey{}, &held{all: true})
+	return context.WithValue(context.WithoutCancel(ctx), heldKey{}, &held{all: true})
 }
 
 func heldBy(ctx context.Context) *held {

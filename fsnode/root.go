@@ -69,7 +69,7 @@ func (t *tree) newIndex() *vnode.File {
 		if c.text != nil && c.gen == gen {
 			return c.text, nil
 		}
-		b, err := t.st.IndexJSON(holdingAny(mutating(ctx)))
+		b, err := t.st.IndexJSON(holdingAny(ctx))
 		if err != nil {
 			return nil, err
 		}

@@ -115,7 +115,7 @@ func (s *session) refuseName(op, name string) error {
 
 // symlink makes a scratch link, or sets a head where there is none.
 func (s *session) symlink(ctx context.Context, target, name string) (vnode.Found, error) {
-	ctx = holding(mutating(ctx), s.dir)
+	ctx = holding(ctx, s.dir)
 	f, err := s.open(ctx)
 	if err != nil {
 		return vnode.Found{}, err
@@ -162,7 +162,7 @@ func (s *session) create(_ context.Context, name string) error {
 // rename takes a scratch link to head, where it moves the head, or to another
 // name of its own.
 func (s *session) rename(ctx context.Context, name string, to *vnode.List, newName string, noReplace bool) error {
-	ctx = holding(mutating(ctx), s.dir, to)
+	ctx = holding(ctx, s.dir, to)
 	s.mu.Lock()
 	l, ok := s.scratch[name]
 	s.mu.Unlock()

@@ -100,7 +100,7 @@ func (s *session) open(ctx context.Context) (*sessionFiles, error) {
 	if s.gone.Load() {
 		return nil, vnode.Stale
 	}
-	sn, watched, release, err := s.t.st.Pin(holdingAny(mutating(ctx)), s.id)
+	sn, watched, release, err := s.t.st.Pin(holdingAny(ctx), s.id)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (s *session) follow(ctx context.Context, f *sessionFiles) error {
 	if f.watched {
 		return nil
 	}
-	sn, err := s.t.st.Load(holdingAny(mutating(ctx)), s.id)
+	sn, err := s.t.st.Load(holdingAny(ctx), s.id)
 	switch {
 	case errors.Is(err, store.NotFound):
 		return vnode.Stale

@@ -26,13 +26,13 @@ func (t *tree) newSessions(name string, archived bool) *vnode.List {
 	}
 	l.Verbs = vnode.Verbs{
 		Rmdir: func(ctx context.Context, name string) error {
-			return t.rmdir(holding(mutating(ctx), l), archived, name)
+			return t.rmdir(holding(ctx, l), archived, name)
 		},
 		Rename: t.rename,
 	}
 	if !archived {
 		l.Verbs.Mkdir = func(ctx context.Context, name string) (vnode.Found, error) {
-			return t.mkdir(holding(mutating(ctx), l), name)
+			return t.mkdir(holding(ctx, l), name)
 		}
 	}
 	t.place(t.root, l)
@@ -102,5 +102,5 @@ func (t *tree) rename(ctx context.Context, name string, to *vnode.List, newName 
 	if s != nil {
 		dirs = append(dirs, s.dir)
 	}
-	return t.st.SetArchived(holding(mutating(ctx), dirs...), id, to == t.archived)
+	return t.st.SetArchived(holding(ctx, dirs...), id, to == t.archived)
 }

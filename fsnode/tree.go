@@ -311,8 +311,3 @@ func (t *tree) find(archived bool, name string) (vnode.Found, error) {
 	s.used.Store(t.now().UnixNano())
 	return vnode.Found{Node: s.dir}, nil
 }
-
-// mutating is the context of a change that a request asks for: a signal that
-// reaches the process in the middle must not leave it half done, and Go's own
-// programs are interrupted all the time.
-func mutating(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

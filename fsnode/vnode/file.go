@@ -71,6 +71,8 @@ func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	if f.Writer == nil {
 		return nil, 0, f.fail(ctx, "open", "", Immutable)
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	w, err := f.Writer(ctx)
 	if err != nil {
 		return nil, 0, f.fail(ctx, "open", "", err)
@@ -88,6 +90,8 @@ func (f *File) Getattr(ctx context.Context, _ fs.FileHandle, out *fuse.AttrOut) 
 // handle's writer says, and without a handle only the one that open's
 // O_TRUNC means, which changes nothing by itself.
 func (f *File) Setattr(ctx context.Context, fh fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	ctx, stop := patient(ctx)
+	defer stop()
 	return f.setattr(ctx, in, syscall.S_IFREG, out, func(size uint64) error {
 		if h, ok := fh.(*handle); ok && h.w != nil {
 			h.mu.Lock()
@@ -115,6 +119,8 @@ func (f *File) Fsync(ctx context.Context, fh fs.FileHandle, _ uint32) syscall.Er
 	if !ok || h.w == nil {
 		return 0
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.w.Sync(ctx); err != nil {
@@ -161,6 +167,8 @@ func (h *handle) Write(ctx context.Context, data []byte, off int64) (uint32, sys
 	if h.w == nil {
 		return 0, h.f.fail(ctx, "write", "", Immutable)
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	if err := h.w.Write(ctx, data, off, h.appending); err != nil {
 		return 0, h.f.fail(ctx, "write", "", err)
 	}
@@ -174,6 +182,8 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	if h.w == nil {
 		return 0
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	if err := h.w.Flush(ctx); err != nil {
 		return h.f.fail(ctx, "close", "", err)
 	}
@@ -185,7 +195,7 @@ func (h *handle) Release(ctx context.Context) syscall.Errno {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.w != nil {
-		h.w.Release(ctx)
+		h.w.Release(context.WithoutCancel(ctx))
 	}
 	return 0
 }

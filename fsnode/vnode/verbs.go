@@ -28,11 +28,13 @@ type Verbs struct {
 }
 
 // make runs a verb that makes a name and answers with what it made.
-func (l *List) make(ctx context.Context, op, name string, out *fuse.EntryOut, verb func() (Found, error)) (*fs.Inode, syscall.Errno) {
+func (l *List) make(ctx context.Context, op, name string, out *fuse.EntryOut, verb func(context.Context) (Found, error)) (*fs.Inode, syscall.Errno) {
 	if len(name) > maxName {
 		return nil, syscall.ENAMETOOLONG
 	}
-	f, err := verb()
+	ctx, stop := patient(ctx)
+	defer stop()
+	f, err := verb(ctx)
 	if err != nil {
 		return nil, l.fail(ctx, op, name, err)
 	}
@@ -45,7 +47,7 @@ func (l *List) make(ctx context.Context, op, name string, out *fuse.EntryOut, ve
 
 // Mkdir makes a directory.
 func (l *List) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
-	return l.make(ctx, "mkdir", name, out, func() (Found, error) {
+	return l.make(ctx, "mkdir", name, out, func(ctx context.Context) (Found, error) {
 		if l.Verbs.Mkdir == nil {
 			return Found{}, Immutable
 		}
@@ -56,7 +58,7 @@ func (l *List) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.Entry
 // Symlink makes a symbolic link; what it makes is answered as a link even
 // where its meaning is another.
 func (l *List) Symlink(ctx context.Context, target, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
-	return l.make(ctx, "symlink", name, out, func() (Found, error) {
+	return l.make(ctx, "symlink", name, out, func(ctx context.Context) (Found, error) {
 		if l.Verbs.Symlink == nil {
 			return Found{}, Immutable
 		}
@@ -97,6 +99,8 @@ func (l *List) remove(ctx context.Context, op, name string, verb func(context.Co
 	if verb == nil {
 		return l.fail(ctx, op, name, Immutable)
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	if err := verb(ctx, name); err != nil {
 		return l.fail(ctx, op, name, err)
 	}
@@ -114,6 +118,8 @@ func (l *List) Rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 	if len(newName) > maxName {
 		return syscall.ENAMETOOLONG
 	}
+	ctx, stop := patient(ctx)
+	defer stop()
 	if err := l.rename(ctx, name, parent, newName, flags); err != nil {
 		return l.fail(ctx, "rename", name, err)
 	}
