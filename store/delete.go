@@ -177,6 +177,7 @@ func (s *Store) finishDeletes(ctx context.Context) {
 	}
 	for _, id := range burnt {
 		s.finishDelete(ctx, id)
+		s.list.removeKnown(id)
 	}
 }
 

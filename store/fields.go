@@ -268,9 +268,10 @@ func (s *Store) UpdateSession(ctx context.Context, id string, kv []KV) error {
 	return err
 }
 
+// update writes all of kv in one write of meta.json, the head among it: a
+// refusal or a crash leaves none of it.
 func (t *tx) update(kv []KV) error {
 	m := t.editMeta()
-	head := ""
 	var row []KV
 	for _, f := range kv {
 		switch {
@@ -279,27 +280,35 @@ func (t *tx) update(kv []KV) error {
 		case f.Key == "id", f.Key == "created_at":
 			return t.fail(Immutable, f.Key, errors.New("the field cannot be set"))
 		case f.Key == "head_id":
-			head, _ = jsonedit.String(f.Raw)
+			if err := t.updateHead(m, f.Raw); err != nil {
+				return err
+			}
+			continue
 		case f.Key == "status":
 			if err := t.refuseActiveRun(); err != nil {
 				return err
 			}
-			fallthrough
-		default:
-			m.Set(f.Key, f.Raw)
-			row = append(row, f)
 		}
+		m.Set(f.Key, f.Raw)
+		row = append(row, f)
 	}
 	if err := t.writeMeta(m); err != nil {
 		return err
 	}
 	t.s.list.put(t.se.id, row...)
-	if head == "" {
+	return nil
+}
+
+// updateHead puts the head that a raw value names into m. A value that names
+// none moves nothing.
+func (t *tx) updateHead(m *jsonedit.Object, raw []byte) error {
+	ref, _ := jsonedit.String(raw)
+	if ref == "" {
 		return nil
 	}
-	node, err := t.sn.Resolve(head)
+	node, err := t.sn.Resolve(ref)
 	if err != nil {
 		return t.asOp(err)
 	}
-	return t.moveHead(node, nil)
+	return t.placeHead(m, node, nil)
 }

@@ -76,7 +76,8 @@ func openListing(s *Store) (*listing, error) {
 func registryField(key string) bool { return registry.IsField(key) }
 
 // load brings the registry up to what is on disk: sessions that it lacks get
-// a row. Read-only, the rows live in memory alone.
+// a row, and rows that lag behind meta.json catch up. Read-only, the rows live
+// in memory alone.
 func (l *listing) load(ctx context.Context) error {
 	rows, err := l.scan(ctx)
 	if err != nil {
@@ -86,8 +87,30 @@ func (l *listing) load(ctx context.Context) error {
 	defer l.mu.Unlock()
 	for _, r := range rows {
 		l.shown[r.place.ID] = l.shownLocked(r)
+		l.catchUpLocked(r)
 	}
 	return nil
+}
+
+// catchUpLocked brings the registry's row up to meta.json, which wins: a crash
+// may have come between the two (docs/store-format.md).
+//
+// Requires l.mu.
+func (l *listing) catchUpLocked(r listed) {
+	row, ok := l.reg.Row(r.place.ID)
+	if !ok || l.s.opt.ReadOnly {
+		return
+	}
+	stale := map[string][]byte{}
+	for key, raw := range r.row.All() {
+		if old, ok := row.Get(key); !ok || !jsonedit.Equal(old, raw) {
+			stale[key] = raw
+		}
+	}
+	if len(stale) > 0 {
+		l.reg.Put(r.place.ID, stale)
+		l.flushSoonLocked()
+	}
 }
 
 func (l *listing) shownLocked(r listed) shownRow {
@@ -270,6 +293,16 @@ func (l *listing) remove(id string) {
 	l.reg.Delete(id)
 	delete(l.shown, id)
 	l.flushSoonLocked()
+}
+
+// removeKnown is remove for a session that may have no row.
+func (l *listing) removeKnown(id string) {
+	l.mu.Lock()
+	_, known := l.reg.Row(id)
+	l.mu.Unlock()
+	if known {
+		l.remove(id)
+	}
 }
 
 // forget drops what is cached of the meta.json files.

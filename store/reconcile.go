@@ -11,6 +11,7 @@ import (
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
 	"github.com/sessionfs/sessionfs/store/gitrepo"
+	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 	"github.com/sessionfs/sessionfs/store/layout"
 )
@@ -30,7 +31,9 @@ func (s *Store) reconcile(ctx context.Context) {
 		return
 	}
 	for _, r := range rows {
-		if ended(r.row.Str("status")) == "" {
+		// A lease that names a run may be all that a crash left of it.
+		status := r.row.Str("status")
+		if ended(status) == "" && status != statusNeedsInput && !leaseTaken(s.fs, s.layout.RunLockPath(r.place.ID)) {
 			continue
 		}
 		if err := s.reconcileOne(ctx, r.place.ID); err != nil {
@@ -80,15 +83,31 @@ func (s *Store) reconcileOne(ctx context.Context, id string) error {
 			}
 			s.list.mu.Unlock()
 		}
-		to := ended(status)
-		if to == "" {
-			return nil
+		return t.endDead(status)
+	})
+}
+
+// endDead ends what a run that is no more has left: its status, and its name in
+// the lease. A run that waits for the user has only its lease to say that it
+// is dead; without one it is ended when every run is taken for dead.
+func (t *tx) endDead(status string) error {
+	to, path := ended(status), t.s.layout.RunLockPath(t.se.id)
+	if to == "" {
+		taken := leaseTaken(t.s.fs, path)
+		waits := status == statusNeedsInput && (taken || t.s.opt.Reconcile == ReconcileAlways)
+		if held, err := filelock.Held(path); err != nil || held || !taken && !waits {
+			return nil // not known to be dead
 		}
+		if waits {
+			to = statusInterrupted
+		}
+	}
+	if to != "" {
 		if err := t.setStatus(to); err != nil {
 			return err
 		}
-		return clearLease(s.fs, s.layout.RunLockPath(id))
-	})
+	}
+	return clearLease(t.s.fs, path)
 }
 
 // mayBeAlive reports whether somebody may be at work in a session whose
@@ -293,7 +312,7 @@ func (s *Store) restoreHistory(ctx context.Context, p layout.Place) error {
 		return err
 	}
 	defer lock.Unlock()
-	n, err := r.Restore(ctx, historyDir)
+	n, err := s.restoreFiles(ctx, r, p.Dir)
 	if n > 0 {
 		s.log.Warn("history restored from Git", "session", p.ID, "files", n)
 		s.mu.Lock()
@@ -301,4 +320,48 @@ func (s *Store) restoreHistory(ctx context.Context, p layout.Place) error {
 		s.mu.Unlock()
 	}
 	return err
+}
+
+// restoreFiles writes the history that Git has under a hidden name first, then
+// renames it into place: half a history would pass for a whole one.
+func (s *Store) restoreFiles(ctx context.Context, r *gitrepo.Repo, dir string) (n int, err error) {
+	s.sweepHidden(dir)
+	log, err := r.Log(ctx, 1)
+	if err != nil || len(log) == 0 {
+		return 0, err
+	}
+	files, err := r.List(ctx, log[0].Hash, historyDir)
+	if err != nil {
+		return 0, err
+	}
+	hidden := filepath.Join(dir, removingPrefix+randomHex(8))
+	defer func() {
+		if err != nil {
+			_ = s.fs.RemoveAll(hidden)
+		}
+	}()
+	if err := disk.MkdirOwned(s.fs, hidden, 0o755); err != nil {
+		return 0, err
+	}
+	for _, f := range files {
+		if f.IsDir() || !f.FileMode().IsRegular() {
+			continue
+		}
+		content, err := r.Blob(ctx, f.Hash)
+		if err != nil {
+			return 0, err
+		}
+		if err := disk.WriteAtomic(s.fs, filepath.Join(hidden, f.Name), content, disk.WriteOptions{NoReplace: true}); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	if err := s.fs.RenameNoReplace(hidden, filepath.Join(dir, historyDir)); err != nil {
+		return 0, err
+	}
+	if err := s.fs.SyncDir(dir); err != nil {
+		return n, err
+	}
+	more, err := r.Restore(ctx, historyDir) // what is no plain file of it
+	return n + more, err
 }
