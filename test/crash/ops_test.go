@@ -1,0 +1,348 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// env is what an operation works with.
+type env struct {
+	ctx context.Context
+	s   *store.Store
+	run *store.Run
+	opt store.Options
+}
+
+// op is an operation that is driven through every point where it can stop.
+type op struct {
+	name string
+	spec string // the store before, see storetest.Build
+	// options changes how the store is opened.
+	options func(o *store.Options)
+	// prepare runs before, undisturbed.
+	prepare func(e *env) error
+	// run is the operation. It sets e.s when opens is set.
+	run   func(e *env) error
+	opens bool // the operation is Open itself
+	// closes is set when Close changes more than what may lag behind.
+	closes bool
+	// between recognises a lawful third state and says why it is one.
+	between func(before, after, got state) string
+	// allow are further findings of Check that are lawful, with the reason.
+	allow map[string]string
+	// settles is set when the reconciliation leaves nothing of the change.
+	settles bool
+	// quiet operations are not acknowledged: an Open succeeds without what it
+	// could not do.
+	quiet bool
+}
+
+const talk = `
+	session s1
+	root
+	user u1 "first"
+	llm a1 "answer one"
+	tool t1 "result"
+	user u2 "second"
+	llm a2 "answer two"
+	llm a2b <u2 "answer two again"
+	user u3 <a1 "other second"
+	llm a3 "other answer"
+	name a3 side
+	field group "\"work\""
+	head a2
+	commit "turn: first"
+	session s2
+	root
+	user v1 "hello"
+	llm b1 "hi"
+	commit "turn: hello"
+`
+
+const projects = `
+	project p1 "Project One"
+	session s1 project=p1
+	root
+	user u1 "first"
+	llm a1 "answer"
+	commit "turn: first"
+`
+
+func appendOp(name, role string) op {
+	return op{name: "append " + name, spec: talk, run: func(e *env) error {
+		_, err := e.s.AppendText(e.ctx, "s1", role, "new text")
+		return err
+	}, between: tipOnly}
+}
+
+func moveOp(name string, run func(e *env) (string, error)) op {
+	return op{name: name, spec: talk, run: func(e *env) error {
+		_, err := run(e)
+		return err
+	}}
+}
+
+func fieldOp(name, value string) op {
+	return op{name: "set " + name + "=" + value, spec: talk, run: func(e *env) error {
+		return e.s.SetField(e.ctx, "s1", name, value)
+	}}
+}
+
+func runOp(name string, turn store.Turn, run func(e *env) error) op {
+	return op{name: name, spec: talk, closes: true, prepare: func(e *env) (err error) {
+		e.run, err = e.s.BeginTurn(e.ctx, "s1", turn)
+		return err
+	}, run: run, allow: runNotes}
+}
+
+// runNotes are what Check tells of a run that died.
+var runNotes = map[string]string{
+	"node_without_run": "a reply that was being written stays running until the worker's sweep (SweepNodes)",
+}
+
+var errNothingDone = errors.New("nothing was done")
+
+// ops are all operations of the store. A further one is a line here.
+var ops = []op{
+	{name: "create", spec: talk, run: func(e *env) error {
+		return e.s.CreateSession(e.ctx, store.NewSession{ID: "s3", Title: "third", Root: true})
+	}},
+	{name: "create in a project", spec: projects, run: func(e *env) error {
+		return e.s.CreateSession(e.ctx, store.NewSession{ID: "s3", Project: "p1"})
+	}, allow: map[string]string{"location_missing": "a place is recorded before anything is there; creating the session again takes it"}},
+	appendOp("user", "user"), appendOp("assistant", "assistant"), appendOp("system", "system"),
+	{name: "append a call", spec: talk, run: func(e *env) error {
+		_, err := e.s.AppendMessage(e.ctx, "s1", []byte(`{"id": "t2", "role": "tool", "content": "out", "caller": "a2"}`))
+		return err
+	}, between: tipOnly},
+	{name: "extend", spec: talk, run: func(e *env) error { return e.s.ExtendMessage(e.ctx, "s1", "a2", "answer two, longer") }},
+	moveOp("set head", func(e *env) (string, error) { return e.s.SetHead(e.ctx, "s1", "side", store.HeadMove{}) }),
+	moveOp("set head, compared", func(e *env) (string, error) {
+		expect := "a2"
+		return e.s.SetHead(e.ctx, "s1", "a1", store.HeadMove{Expect: &expect})
+	}),
+	moveOp("retry", func(e *env) (string, error) { return e.s.Retry(e.ctx, "s1", "@") }),
+	moveOp("sibling", func(e *env) (string, error) { return e.s.Sibling(e.ctx, "s1", "@", "next") }),
+	moveOp("leaf", func(e *env) (string, error) { return e.s.Leaf(e.ctx, "s1", "u3") }),
+	moveOp("checkout", func(e *env) (string, error) { return e.s.Checkout(e.ctx, "s1", "side") }),
+	{name: "edit", spec: talk, run: func(e *env) error {
+		_, err := e.s.Edit(e.ctx, "s1", "u2", "second, put otherwise")
+		return err
+	}, between: tipOnly},
+	{name: "delete branch", spec: talk, run: func(e *env) error {
+		_, err := e.s.DeleteBranch(e.ctx, "s1", "side")
+		return err
+	}, between: fewerNodes, allow: unordered},
+	{name: "delete the head's branch", spec: talk, run: func(e *env) error {
+		_, err := e.s.DeleteBranch(e.ctx, "s1", "@")
+		return err
+	}, between: fewerNodes, allow: unordered},
+	{name: "delete subtree", spec: talk, run: func(e *env) error {
+		_, err := e.s.DeleteSubtree(e.ctx, "s1", "u2")
+		return err
+	}, between: fewerNodes, allow: unordered},
+	{name: "attach", spec: talk, run: func(e *env) error {
+		_, err := e.s.Attach(e.ctx, store.AttachSpec{Source: "s1", Target: "side"})
+		return err
+	}, between: pointerOnly},
+	{name: "attach across", spec: talk, run: func(e *env) error {
+		_, err := e.s.Attach(e.ctx, store.AttachSpec{Source: "s2", Target: "b1", Anchor: "s1"})
+		return err
+	}, between: pointerOnly},
+	fieldOp("title", "A new title"), fieldOp("group", ""), fieldOp("pinned", "true"), fieldOp("status", "done"),
+	{name: "archive", spec: talk, run: func(e *env) error { return e.s.SetArchived(e.ctx, "s1", true) }},
+	{name: "update", spec: talk, run: func(e *env) error {
+		return e.s.UpdateSession(e.ctx, "s1", []store.KV{{Key: "title", Raw: []byte(`"T"`)}, {Key: "x", Raw: []byte("1e400")}, {Key: "head_id", Raw: []byte(`"a3"`)}})
+	}},
+	{name: "name branch", spec: talk, run: func(e *env) error { return e.s.SetBranchName(e.ctx, "s1", "a2b", "again") }},
+	{name: "unname branch", spec: talk, run: func(e *env) error { return e.s.DeleteBranchName(e.ctx, "s1", "a3") }},
+	{name: "begin", spec: talk, closes: true, run: func(e *env) (err error) { e.run, err = e.s.Begin(e.ctx, "s1"); return err }},
+	{name: "begin turn", spec: talk, closes: true, run: func(e *env) (err error) {
+		e.run, err = e.s.BeginTurn(e.ctx, "s1", store.Turn{Placeholder: true, Model: "m"})
+		return err
+	}, between: beginning, allow: runNotes},
+	runOp("write reply", store.Turn{Placeholder: true}, func(e *env) error { return e.run.SetText(e.ctx, "so far") }),
+	{name: "wait for input", spec: talk, closes: true, settles: true, prepare: begin(store.Turn{}),
+		run: func(e *env) error { return e.run.NeedsInput(e.ctx, true) }},
+	{name: "end run", spec: talk, prepare: begin(store.Turn{}), run: func(e *env) error { return e.run.End(e.ctx, "done") }},
+	{name: "finish turn", spec: talk, prepare: begin(store.Turn{Placeholder: true, Background: true}), run: func(e *env) error {
+		text := "the end"
+		return e.run.Finish(e.ctx, store.Outcome{Status: "error", Text: &text, Error: "no luck", ErrorType: "E"})
+	}, between: replyEnded, allow: runNotes},
+	{name: "commit", spec: talk + "\n\traw workdir/a.txt one\n\traw workdir/b/c.txt two", run: func(e *env) error {
+		_, ok, err := e.s.CommitTurn(e.ctx, "s2", "by hand")
+		if err == nil && !ok {
+			return errNothingDone
+		}
+		return err
+	}},
+	{name: "delete session", spec: talk, run: func(e *env) error { return e.s.DeleteSession(e.ctx, "s2") }, between: intentFirst},
+	{name: "delete session in a project", spec: projects, run: func(e *env) error { return e.s.DeleteSession(e.ctx, "s1") }, between: intentFirst},
+	{name: "remove empty", spec: talk + "\n\tsession s3\n\troot", run: func(e *env) error { return e.s.RemoveEmpty(e.ctx, "s3") },
+		allow: rowOnly},
+	{name: "sweep nodes", spec: talk + "\n\tsession s3\n\tuser w1 q\n\trunning r1 \"\"\n\trunning r2 <w1 half", run: func(e *env) error {
+		n, err := e.s.SweepNodes(e.ctx, "s3")
+		if err == nil && n != 2 {
+			return errNothingDone
+		}
+		return err
+	}, between: someSwept, allow: runNotes},
+	openOp("reconcile", talk+"\n\tfield status \"\\\"running\\\"\"", func(o *store.Options) { o.Reconcile = store.ReconcileAlways }),
+	{name: "sweep shells", spec: talk + "\n\tsession e1\n\tbreak history", options: func(o *store.Options) { o.Sweep = true },
+		opens: true, quiet: true, run: open, allow: rowOnly},
+	openOp("restore history", talk+"\n\tbreak history", nil),
+	openOp("finish a delete", talk+"\n\tdeleted s2", nil),
+	openOp("rebuild the registry", talk+"\n\tnoindex", nil),
+	openOp("rebuild a broken registry", talk+"\n\tbreak index", nil),
+}
+
+func begin(turn store.Turn) func(e *env) error {
+	return func(e *env) (err error) { e.run, err = e.s.BeginTurn(e.ctx, "s1", turn); return err }
+}
+
+// openOp is what Open does by itself.
+func openOp(name, spec string, options func(o *store.Options)) op {
+	return op{name: name, spec: spec, options: options, opens: true, quiet: true, run: open}
+}
+
+func open(e *env) (err error) {
+	e.s, err = store.Open(e.ctx, e.opt)
+	return err
+}
+
+// rowOnly is what a session leaves that held nothing.
+var rowOnly = map[string]string{
+	"row_without_directory": "no intent is written for a session that held nothing; only its row tells of it, and no listing shows that",
+}
+
+// The third states that are lawful, each with its reason.
+
+// tipOnly: a node whose file is there and which meta.json does not know yet is
+// a further tip (reference 6.7).
+func tipOnly(before, after, got state) string {
+	return onlyNodes(before, after, got, "the node came before meta.json: legal, a further tip")
+}
+
+// onlyNodes: nothing but nodes of after beside what was before.
+func onlyNodes(before, after, got state, reason string) string {
+	for k := range union(before, got) {
+		if !content(k) || got[k] == before[k] && has(got, k) == has(before, k) {
+			continue
+		}
+		if !strings.HasPrefix(k, "node/") || got[k] != after[k] {
+			return ""
+		}
+	}
+	return reason
+}
+
+// unordered is what a disk may make of several removals before their one sync.
+var unordered = map[string]string{
+	"dangling_predecessor": "a disk may keep the removals of a deleted branch in any order until they are synced; deleting again removes the rest",
+}
+
+// fewerNodes: meta.json is after, and of the nodes to be deleted some are
+// there: each of them with its predecessor, so that they are tips again.
+func fewerNodes(before, after, got state) string {
+	for k := range union(union(before, after), got) {
+		switch {
+		case !content(k):
+		case strings.HasPrefix(k, "node/"):
+			if has(got, k) && got[k] != before[k] {
+				return ""
+			}
+		case got[k] != after[k]:
+			return ""
+		}
+	}
+	return "deleting is the head and the names first, then one file after the other; what is left can be deleted again"
+}
+
+// pointerOnly: the attach pointer is there, and the target is not marked as
+// merged yet.
+func pointerOnly(before, after, got state) string {
+	if got["head/s1"] != before["head/s1"] {
+		return ""
+	}
+	for k := range union(before, got) {
+		if content(k) && got[k] != before[k] && got[k] != after[k] && k != "meta/s1" {
+			return ""
+		}
+	}
+	return "the pointer row is written before the mark in meta.json"
+}
+
+// beginning: the run is there, its placeholder is not, or is no head yet.
+func beginning(before, after, got state) string {
+	for k := range union(before, got) {
+		if content(k) && got[k] != before[k] && got[k] != after[k] && k != "meta/s1" {
+			return ""
+		}
+	}
+	if h := got["head/s1"]; h != before["head/s1"] && h != after["head/s1"] {
+		return ""
+	}
+	return "the status comes before the placeholder, so that no placeholder is without a run"
+}
+
+// replyEnded: the reply has its end, the session still says running, which
+// the reconciliation has made interrupted.
+func replyEnded(before, after, got state) string {
+	for k := range union(before, got) {
+		if content(k) && got[k] != before[k] && got[k] != after[k] {
+			return ""
+		}
+	}
+	return "the reply's end comes before the session's"
+}
+
+// intentFirst: the session is gone or not, its intent is there.
+func intentFirst(before, after, got state) string { return "" }
+
+// someSwept: each node is swept by itself.
+func someSwept(before, after, got state) string {
+	return onlyNodes(before, after, got, "each node is swept by itself; the next sweep does the rest")
+}
+
+func has(st state, k string) bool { _, ok := st[k]; return ok }
+
+func union(a, b state) state {
+	u := make(state, len(a)+len(b))
+	for k := range a {
+		u[k] = ""
+	}
+	for k := range b {
+		u[k] = ""
+	}
+	return u
+}
+
+// rootOf is the root of the store within the directory of a test.
+const rootName = "sessions"
+
+// options are how a store is opened for an operation.
+func (o op) opening(root string, now time.Time) store.Options {
+	opt := store.Options{Root: root, LockTimeout: 5 * time.Second, Clock: func() time.Time { return now }}
+	if strings.Contains(o.spec, "project ") {
+		opt.State = strings.TrimSuffix(root, "/"+rootName)
+	}
+	if o.options != nil {
+		o.options(&opt)
+	}
+	return opt
+}
+
+// eachOp runs fn for every operation, two at a time.
+func eachOp(t *testing.T, fn func(t *testing.T, o op)) {
+	for _, o := range ops {
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, o)
+		})
+	}
+}
