@@ -269,36 +269,6 @@ func (c *check) checkGit(id string, want *expectedGit) {
 	c.y.skip("git tree, status and fsck: nothing below .git may change, which is compared", 1)
 }
 
-func (c *check) checkAttachments(id string, want *expectedSession) {
-	if want.AttachmentMarkers != nil {
-		c.y.skip("attachment_markers: markers in texts are not parsed yet", 1)
-	}
-	if want.Attachments == nil {
-		return
-	}
-	var files map[string]json.RawMessage
-	c.decode("attachments", want.Attachments, &files)
-	for name, raw := range files {
-		b, err := os.ReadFile(filepath.Join(c.disk.sessions[id].dir, "workdir", "attachments", name))
-		c.y.checkThat(err == nil, "attachment %s of %s: %v", name, id, err)
-		c.checkAttachment("attachment "+name+" of "+id, b, raw)
-	}
-}
-
-func (c *check) checkAttachment(what string, b []byte, raw json.RawMessage) {
-	var hash string
-	if json.Unmarshal(raw, &hash) == nil {
-		c.y.check(what, sum(b), hash)
-		return
-	}
-	var want struct {
-		SHA256 string `json:"sha256"`
-		Size   int    `json:"size"`
-	}
-	c.decode(what, raw, &want)
-	c.y.check(what, []any{sum(b), len(b)}, []any{want.SHA256, want.Size})
-}
-
 // checkMissing: an id that is not there, and ids that are no names, are not
 // found; nothing is created by asking.
 func (c *check) checkMissing() {
@@ -345,7 +315,7 @@ func (c *check) checkExpectations() {
 			_, err := c.s.SetHead(c.ctx, e.Session, e.Head, store.HeadMove{})
 			c.y.check("set_head to "+e.Head, store.CodeOf(err), store.SummaryHead)
 		case "attachment_path":
-			c.y.skip("attachment_path: attachment paths are not resolved yet", 1)
+			c.checkAttachmentPath(e)
 		default:
 			c.t.Errorf("an expectation of an unknown kind: %s", e.API)
 		}

@@ -308,7 +308,6 @@ func checkAssignments(t *testing.T, f goFile, vars map[string]bool) {
 
 // packageLevel: the name is not declared in a function around it.
 func packageLevel(f goFile, id *ast.Ident) bool {
-	//lint:ignore SA1019 the syntactic resolution is all that is needed here
 	if id.Obj == nil {
 		return true // declared in another file: package level
 	}
