@@ -246,6 +246,8 @@ func (l *gitLocks) link(lf *lockFile) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil // git removed the directory again: it was empty
 	case errors.Is(err, fs.ErrExist):
 		return false, l.removePreBoot(lf.path)
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOSYS):

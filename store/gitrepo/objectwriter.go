@@ -228,22 +228,41 @@ func (w *objectWriter) syncWith(also []disk.File) error {
 	return sideBySide(append(jobs, w.syncOpen))
 }
 
+// maxVanished bounds how often a directory is made again that git gc removes
+// because it is empty.
+const maxVanished = 100
+
 // rename publishes one object; made reports that its directory is new.
 func (w *objectWriter) rename(temp, path string) (made bool, err error) {
-	err = w.r.fs.Rename(temp, path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	dir := filepath.Dir(path)
-	if err := w.r.fs.Mkdir(dir, 0o777&w.r.perm); err != nil && !errors.Is(err, fs.ErrExist) {
-		return false, err
-	}
-	if w.r.give {
-		if err := w.r.fs.Lchown(dir, w.r.uid, w.r.gid); err != nil && !errors.Is(err, fs.ErrPermission) {
-			return false, err
+	for range maxVanished {
+		err = w.r.fs.Rename(temp, path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return made, err
 		}
+		if _, serr := w.r.fs.Lstat(temp); serr != nil {
+			return made, err // it is the object that is gone
+		}
+		if err := w.mkdir(filepath.Dir(path)); err != nil {
+			return made, err
+		}
+		made = true
 	}
-	return true, w.r.fs.Rename(temp, path)
+	return made, err
+}
+
+// mkdir makes one of the 256 object directories.
+func (w *objectWriter) mkdir(dir string) error {
+	if err := w.r.fs.Mkdir(dir, 0o777&w.r.perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if !w.r.give {
+		return nil
+	}
+	err := w.r.fs.Lchown(dir, w.r.uid, w.r.gid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return ignorePermission(err)
 }
 
 // close gives up what was not published and returns the compressor.
@@ -267,7 +286,13 @@ func (w *objectWriter) close() error {
 func (r *Repo) syncDirs(dirs map[string]bool) error {
 	jobs := make([]func() error, 0, len(dirs))
 	for d := range dirs {
-		jobs = append(jobs, func() error { return r.fs.SyncDir(d) })
+		jobs = append(jobs, func() error {
+			err := r.fs.SyncDir(d)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // packed meanwhile, and git syncs packs
+			}
+			return err
+		})
 	}
 	if err := sideBySide(jobs); err != nil {
 		return fmt.Errorf("sync directories: %w", err)
