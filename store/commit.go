@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/sessionfs/sessionfs/store/gitrepo"
 )
 
 // maxSubject is how many characters of a user's text make the subject of a
@@ -56,7 +58,39 @@ func (t *tx) commit(ctx context.Context, message string) (Commit, bool, error) {
 		t.s.Dirty(t.se.id)
 		return Commit{}, false, t.diskFail("git", err)
 	}
+	if changed {
+		t.s.maintain(t.place.Dir)
+	}
 	return Commit{Hash: c.Hash, Short: c.Short, Message: c.Message, Time: c.Time}, changed, nil
+}
+
+// maintain packs a repository in the background when enough loose objects have
+// gathered (reference 4 leaves that to `git gc --auto`, which plain object
+// writes never start). It takes no lock of the session.
+func (s *Store) maintain(dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.maintaining[dir] {
+		return
+	}
+	s.maintaining[dir] = true
+	s.background.Add(1)
+	go func() {
+		defer s.background.Done()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.maintaining, dir)
+		}()
+		r, err := gitrepo.Open(dir, s.git)
+		if err != nil {
+			return // gone meanwhile
+		}
+		defer r.Close()
+		if _, err := r.CompactIfNeeded(s.life); err != nil && s.life.Err() == nil {
+			s.log.Warn("pack repository", "dir", dir, "err", err)
+		}
+	}()
 }
 
 // commitTurn commits a turn that has ended. What the turn said is durable

@@ -56,6 +56,10 @@ type Store struct {
 	restoredFiles map[string]int               // history files restored at Open, by session
 	runs          map[string]*Run              // runs that this process began
 	closed        bool
+	maintaining   map[string]bool // repositories that are being packed, by directory
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
 
 	background sync.WaitGroup // goroutines that Close waits for
 }
@@ -76,6 +80,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		return nil, err
 	}
 	if err := s.openRoot(); err != nil {
+		s.end()
 		return nil, err
 	}
 	if err := s.start(ctx); err != nil {
@@ -93,7 +98,9 @@ func newStore(opt Options) (*Store, error) {
 	s := &Store{
 		opt: opt, root: root, fs: opt.FS, log: opt.Log, now: opt.Clock, lockTimeout: opt.LockTimeout,
 		pinned: map[string]*session{}, restoredFiles: map[string]int{}, runs: map[string]*Run{},
+		maintaining: map[string]bool{},
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	if s.fs == nil {
 		s.fs = disk.OS
 	}
@@ -215,6 +222,7 @@ func (s *Store) Close() error {
 	if !s.opt.ReadOnly {
 		errs = append(errs, s.commitDirty(ctx))
 	}
+	s.end()
 	s.background.Wait()
 	if s.list != nil && !s.opt.ReadOnly {
 		errs = append(errs, s.list.close(ctx))
