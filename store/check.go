@@ -89,7 +89,7 @@ func (c *checker) add(kind string, sev Severity, session, path, format string, a
 // root checks what belongs to no single session.
 func (c *checker) root(places []layout.Place) {
 	c.registry(places)
-	c.locations(places)
+	c.locations()
 	c.leftovers(c.s.root, "")
 	c.halfDeletes()
 	c.migrations()
@@ -139,7 +139,7 @@ func (c *checker) row(p layout.Place, row *jsonedit.Object) {
 }
 
 // locations checks the recorded places.
-func (c *checker) locations(places []layout.Place) {
+func (c *checker) locations() {
 	path := filepath.Join(c.s.root, "locations.json")
 	raw, err := c.s.fs.ReadFile(path)
 	switch {
@@ -149,12 +149,15 @@ func (c *checker) locations(places []layout.Place) {
 		c.add("locations_unreadable", Fault, "", path, "%v", err)
 		return
 	}
-	if _, err := jsonedit.ParseObject(raw); err != nil {
+	recorded, err := jsonedit.ParseObject(raw)
+	if err != nil {
 		c.add("locations_corrupt", Fault, "", path, "%v", err)
+		return
 	}
-	for _, p := range places {
-		if p.Recorded && !p.Present {
-			c.add("location_missing", Fault, p.ID, path, "the recorded place has no session: %s", p.Dir)
+	for id, dir := range recorded.All() {
+		p, err := c.s.layout.Resolve(id)
+		if err == nil && !p.Present && !p.Deleted && !p.Symlink && !p.Unreachable {
+			c.add("location_missing", Warning, id, path, "the recorded place has no session: %s", dir)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha1"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -164,6 +166,12 @@ func (c *checker) git(ctx context.Context, p layout.Place) {
 			c.add("git_lock", Warning, p.ID, path, "a process that is gone left Git's lock behind")
 		}
 	}
+	if ref := filepath.Join(dir, "refs", "heads", "main"); c.isBlank(ref) {
+		c.add("empty_ref", Warning, p.ID, ref, "a crash emptied the branch's ref; its log says what it named")
+	}
+	if index := filepath.Join(dir, "index"); c.damagedIndex(index) {
+		c.add("git_index_damaged", Warning, p.ID, index, "Git's index is cut off or damaged; it can be made anew")
+	}
 	r, err := gitrepo.Open(p.Dir, c.s.git)
 	if err != nil {
 		c.add("git_broken", Fault, p.ID, dir, "%v", err)
@@ -182,4 +190,26 @@ func (c *checker) git(ctx context.Context, p layout.Place) {
 	if _, err := c.s.fs.Lstat(filepath.Join(p.Dir, historyDir)); err != nil && has {
 		c.add("history_only_in_git", Fault, p.ID, p.Dir, "history/ is missing and can be restored from Git")
 	}
+}
+
+// isBlank reports whether a file is there and holds nothing but white space.
+func (c *checker) isBlank(path string) bool {
+	raw, err := c.s.fs.ReadFile(path)
+	return err == nil && len(bytes.TrimSpace(raw)) == 0
+}
+
+// damagedIndex reports whether Git's index is there and does not end in the
+// checksum of what comes before it (gitformat-index).
+func (c *checker) damagedIndex(path string) bool {
+	raw, err := c.s.fs.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	if len(raw) < 12+sha1.Size || !bytes.HasPrefix(raw, []byte("DIRC")) {
+		return true
+	}
+	at := len(raw) - sha1.Size
+	sum := sha1.Sum(raw[:at])
+	// A sum of zeros means that it was not computed (index.skipHash).
+	return !bytes.Equal(raw[at:], sum[:]) && !bytes.Equal(raw[at:], make([]byte, sha1.Size))
 }

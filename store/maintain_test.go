@@ -1,0 +1,454 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sessionfs/sessionfs/store"
+)
+
+func TestDiffCommits(t *testing.T) {
+	s := openStore(t, store.Options{})
+	newSession(t, s, "x", "q1", "a1", "q2", "a2")
+	log, err := s.SessionCommits(t.Context(), "x", 0)
+	if err != nil || len(log) < 3 {
+		t.Fatalf("%d commits, %v", len(log), err)
+	}
+	changes, err := s.DiffCommits(t.Context(), "x", log[1].Short, "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range changes {
+		got = append(got, fmt.Sprintf("%.14s %v %v", c.Path, c.Old != nil, c.New != nil))
+	}
+	want := []string{"history/0003-u false true", "history/0004-l false true", "meta.json true true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	back, err := s.DiffCommits(t.Context(), "x", "HEAD", "HEAD~")
+	if err != nil || len(back) != 3 || back[0].New != nil || back[0].Old == nil {
+		t.Errorf("the other way: %v, %v", back, err)
+	}
+	same, err := s.DiffCommits(t.Context(), "x", "HEAD", log[0].Hash)
+	if err != nil || len(same) != 0 {
+		t.Errorf("a commit differs from itself: %v, %v", same, err)
+	}
+}
+
+func TestFindCommitRefuses(t *testing.T) {
+	s := openStore(t, store.Options{})
+	newSession(t, s, "x", "q1", "a1")
+	for name, want := range map[string]store.Code{
+		"ffffffff": store.NotFound, "HEAD~99": store.NotFound, "HEAD~x": store.Invalid, "": store.NotFound, "ab": store.NotFound,
+	} {
+		if _, err := s.FindCommit(t.Context(), "x", name); store.CodeOf(err) != want {
+			t.Errorf("FindCommit(%q) = %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestGrep(t *testing.T) {
+	s := openStore(t, store.Options{})
+	ids := newSession(t, s, "a", "one fish\ntwo fish", "red fish\n")
+	newSession(t, s, "b", "no such animal")
+	if _, err := s.SetHead(t.Context(), "a", ids[0], store.HeadMove{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetBranchName(t.Context(), "a", ids[0], "first"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		q    store.GrepQuery
+		want []string
+	}{
+		{"all branches", store.GrepQuery{}, []string{"a user 1 one fish", "a user 2 two fish", "a assistant 1 red fish"}},
+		{"one branch", store.GrepQuery{Branch: "first"}, []string{"a user 1 one fish", "a user 2 two fish"}},
+		{"one role", store.GrepQuery{Role: "assistant"}, []string{"a assistant 1 red fish"}},
+		{"other session", store.GrepQuery{Sessions: []string{"b"}}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.q.Pattern = regexp.MustCompile("fish$")
+			var got []string
+			err := s.Grep(t.Context(), tt.q, func(m store.Match) error {
+				got = append(got, fmt.Sprint(m.Session, " ", m.Node.Speaker(), " ", m.Line, " ", m.Text))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	stop := errors.New("stop")
+	err := s.Grep(t.Context(), store.GrepQuery{Pattern: regexp.MustCompile("")}, func(store.Match) error { return stop })
+	if !errors.Is(err, stop) {
+		t.Errorf("an error of report does not end the search: %v", err)
+	}
+	err = s.Grep(t.Context(), store.GrepQuery{Pattern: regexp.MustCompile(""), Sessions: []string{"nope"}}, nil)
+	if store.CodeOf(err) != store.NotFound {
+		t.Errorf("a session that was named and is not there: %v", err)
+	}
+}
+
+func TestReindexAndCompact(t *testing.T) {
+	s := openStore(t, store.Options{})
+	newSession(t, s, "x", "q1", "a1")
+	if err := os.RemoveAll(filepath.Join(s.Root(), "x", "nothing")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Compact(t.Context(), "x"); err != nil || n == 0 {
+		t.Errorf("compact packed %d objects, %v", n, err)
+	}
+	if log, err := s.SessionCommits(t.Context(), "x", 0); err != nil || len(log) < 2 {
+		t.Errorf("after it: %d commits, %v", len(log), err)
+	}
+	calls := 0
+	out, err := s.Reindex(t.Context(), func(done, total int) { calls++ })
+	if err != nil || out.Sessions != 1 || calls != 1 {
+		t.Errorf("reindex = %+v, %v, %d calls", out, err, calls)
+	}
+}
+
+func TestExportTree(t *testing.T) {
+	s := openStore(t, store.Options{})
+	ids := newSession(t, s, "x", "q1", "a1")
+	if err := s.SetBranchName(t.Context(), "x", ids[1], "a/b"); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := s.ExportTree(t.Context(), "x", dir); err != nil {
+		t.Fatal(err)
+	}
+	links, err := filepath.Glob(filepath.Join(dir, "branch", "a%2Fb", "*"))
+	if err != nil || len(links) != 2 {
+		t.Fatalf("the branch has %v", links)
+	}
+	if text, err := os.ReadFile(links[1]); err != nil || string(text) != "a1\n" {
+		t.Errorf("the last message is %q, %v", text, err)
+	}
+	if err := s.ExportTree(t.Context(), "x", dir); store.CodeOf(err) != store.Exists {
+		t.Errorf("over an existing directory: %v", err)
+	}
+}
+
+// damage is one kind of damage: how it comes about, and whether Repair ends it.
+type damage struct {
+	kind  string
+	plant func(t *testing.T, root string, ids []string)
+	mends bool
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit replaces a text in a file.
+func edit(t *testing.T, path, old, text string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(raw), old) {
+		t.Fatalf("%s does not hold %q:\n%s", path, old, raw)
+	}
+	write(t, path, strings.Replace(string(raw), old, text, 1))
+}
+
+// setMetadata puts a member into a node's metadata.
+func setMetadata(t *testing.T, path, member string) {
+	t.Helper()
+	edit(t, path, `"metadata": {`, `"metadata": {`+member+`, `)
+	if raw, err := os.ReadFile(path); err == nil && strings.Contains(string(raw), ", }") {
+		edit(t, path, ", }", "}")
+	}
+}
+
+// age makes a file look left behind.
+func age(t *testing.T, path string) {
+	t.Helper()
+	old := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// node finds the history file of a node.
+func node(t *testing.T, root, id string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, "x", "history", "*-"+id+".json"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("files of %s: %v", id, found)
+	}
+	return found[0]
+}
+
+const tempName = ".0123456789abcdef0123456789abcdef.tmp"
+
+// deadPID is a process id that no process has.
+const deadPID = "4194305"
+
+func damages() []damage {
+	x := func(root string, names ...string) string {
+		return filepath.Join(append([]string{root, "x"}, names...)...)
+	}
+	return []damage{
+		{"index_missing", func(t *testing.T, root string, _ []string) { os.Remove(filepath.Join(root, "index.json")) }, true},
+		{"index_empty", func(t *testing.T, root string, _ []string) { write(t, filepath.Join(root, "index.json"), "") }, true},
+		{"index_corrupt", func(t *testing.T, root string, _ []string) { write(t, filepath.Join(root, "index.json"), `{"x": {`) }, true},
+		{"stale_row", func(t *testing.T, root string, _ []string) {
+			edit(t, filepath.Join(root, "index.json"), `"agent_id": "main"`, `"agent_id": "other"`)
+		}, true},
+		{"row_without_directory", func(t *testing.T, root string, _ []string) {
+			edit(t, filepath.Join(root, "index.json"), "{", `{"ghost": {"id": "ghost", "title": "gone"}, `)
+		}, true},
+		{"directory_without_row", func(t *testing.T, root string, _ []string) { write(t, filepath.Join(root, "index.json"), "{}") }, true},
+		{"temp_file", func(t *testing.T, root string, _ []string) {
+			path := x(root, "meta.json"+tempName)
+			write(t, path, "half")
+			age(t, path)
+		}, true},
+		{"hidden_directory", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, ".sessionfs-old-0011223344556677", "meta.json"), "{}")
+		}, true},
+		{"half_delete", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, ".deleted", "gone"), "{}")
+			write(t, filepath.Join(root, "gone", "meta.json"), `{"id": "gone"}`)
+		}, true},
+		{"history_only_in_git", func(t *testing.T, root string, _ []string) { os.RemoveAll(x(root, "history")) }, true},
+		{"no_history", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, "bare", "meta.json"), `{"id": "bare"}`)
+		}, false},
+		{"no_repository", func(t *testing.T, root string, _ []string) { os.RemoveAll(x(root, ".git")) }, false},
+		{"meta_missing", func(t *testing.T, root string, _ []string) { os.Remove(x(root, "meta.json")) }, true},
+		{"meta_invalid", func(t *testing.T, root string, _ []string) { write(t, x(root, "meta.json"), `{"id": "x", "ti`) }, true},
+		{"meta_other_id", func(t *testing.T, root string, _ []string) { edit(t, x(root, "meta.json"), `"id": "x"`, `"id": "y"`) }, false},
+		{"dangling_head", func(t *testing.T, root string, ids []string) {
+			edit(t, x(root, "meta.json"), `"head_id": "`+ids[3]+`"`, `"head_id": "nowhere"`)
+		}, false},
+		{"unreadable_node", func(t *testing.T, root string, ids []string) { write(t, node(t, root, ids[1]), `{"id": "`) }, true},
+		{"name_mismatch", func(t *testing.T, root string, ids []string) {
+			path := node(t, root, ids[3])
+			if err := os.Rename(path, filepath.Join(filepath.Dir(path), "0099-l-"+ids[3]+".json")); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"duplicate_seq", func(t *testing.T, root string, ids []string) { edit(t, node(t, root, ids[3]), `"seq": 4`, `"seq": 3`) }, false},
+		{"duplicate_id", func(t *testing.T, root string, ids []string) {
+			raw, err := os.ReadFile(node(t, root, ids[3]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, x(root, "history", "0098-l-copy.json"), string(raw))
+		}, false},
+		{"stray_file", func(t *testing.T, root string, _ []string) { write(t, x(root, "history", "notes.txt"), "mine") }, false},
+		{"dangling_predecessor", func(t *testing.T, root string, ids []string) {
+			edit(t, node(t, root, ids[2]), `"predecessor": "`+ids[1]+`"`, `"predecessor": "nowhere"`)
+		}, false},
+		{"dangling_caller", func(t *testing.T, root string, ids []string) {
+			edit(t, node(t, root, ids[3]), `"caller": ""`, `"caller": "nowhere"`)
+		}, false},
+		{"cycle", func(t *testing.T, root string, ids []string) {
+			edit(t, node(t, root, ids[0]), `"predecessor": "ROOT"`, `"predecessor": "`+ids[3]+`"`)
+		}, false},
+		{"broken_chain", func(t *testing.T, root string, ids []string) {
+			edit(t, node(t, root, ids[1]), `"predecessor": "`+ids[0]+`"`, `"predecessor": null`)
+		}, false},
+		{"branch_without_node", func(t *testing.T, root string, _ []string) {
+			edit(t, x(root, "meta.json"), `"id": "x"`, `"id": "x", "branches": {"nowhere": {"name": "n"}}`)
+		}, false},
+		{"dead_lease", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, ".locks", ".run-x.lock"), `{"pid": `+deadPID+`, "started": 1.0}`)
+		}, true},
+		{"running_without_run", func(t *testing.T, root string, _ []string) {
+			edit(t, x(root, "meta.json"), `"id": "x"`, `"id": "x", "status": "running"`)
+			age(t, x(root, "meta.json"))
+			age(t, x(root, "history"))
+		}, true},
+		{"node_without_run", func(t *testing.T, root string, ids []string) {
+			setMetadata(t, node(t, root, ids[3]), `"status": "running"`)
+			age(t, node(t, root, ids[3]))
+			age(t, x(root, "meta.json"))
+			age(t, x(root, "history"))
+		}, true},
+		{"git_lock", func(t *testing.T, root string, _ []string) {
+			write(t, x(root, ".git", "index.lock"), "")
+			age(t, x(root, ".git", "index.lock"))
+		}, true},
+		{"git_broken", func(t *testing.T, root string, _ []string) {
+			write(t, x(root, ".git", "refs", "heads", "main"), "garbage\n")
+		}, false},
+		{"empty_ref", func(t *testing.T, root string, _ []string) { write(t, x(root, ".git", "refs", "heads", "main"), "") }, true},
+		{"git_index_damaged", func(t *testing.T, root string, _ []string) {
+			if err := os.Truncate(x(root, ".git", "index"), 40); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"locations_corrupt", func(t *testing.T, root string, _ []string) { write(t, filepath.Join(root, "locations.json"), "{") }, false},
+		{"unfinished_change", func(t *testing.T, root string, _ []string) {
+			write(t, x(root, ".git", "openprogram-append.json"), "{}")
+		}, false},
+		{"summary_head", func(t *testing.T, root string, ids []string) {
+			setMetadata(t, node(t, root, ids[3]), `"covers_ids": ["`+ids[0]+`"]`)
+		}, false},
+		{"stale_hold", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, ".migration", "holds", "x"), deadPID)
+		}, true},
+		{"symlinked_session", func(t *testing.T, root string, _ []string) {
+			if err := os.Symlink(x(root), filepath.Join(root, "link")); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"journal_corrupt", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, ".migration", "journal.json"), "{")
+		}, false},
+		{"half_migration", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, ".migration", "journal.json"), `{"sessions": {"x": {"stage": "copy"}}}`)
+		}, false},
+		{"location_missing", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, "locations.json"), `{"away": "`+filepath.Join(root, "projects", "p", "away")+`"}`)
+		}, false},
+	}
+}
+
+// findings checks a root and returns the kinds that it found, with how often.
+func findings(t *testing.T, root string) map[string]int {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{Root: root, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out := map[string]int{}
+	if err := s.Check(t.Context(), func(f store.Finding) { out[f.Kind]++ }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// soundRoot makes a root with the session x and returns its node ids.
+func soundRoot(t *testing.T) (root string, ids []string) {
+	t.Helper()
+	root = filepath.Join(t.TempDir(), "sessions")
+	s, err := store.Open(t.Context(), store.Options{Root: root, Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids = newSession(t, s, "x", "q1", "a1", "q2", "a2")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if found := findings(t, root); len(found) > 0 {
+		t.Fatalf("a sound root has findings: %v", found)
+	}
+	return root, ids
+}
+
+// contents returns what every file below root holds, without what a repair
+// may write: the registry's rows, the times and states of runs, Git's own.
+func contents(t *testing.T, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.Contains(path, "/.git/") || strings.Contains(path, "/.locks/") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		out[string(raw)] = path
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// rewritten are the damages whose repair changes a file's content on purpose,
+// or finishes a deletion.
+var rewritten = []string{"stale_row", "directory_without_row", "running_without_run", "node_without_run", "half_delete", "hidden_directory", "no_history", "symlinked_session", "stale_hold"}
+
+func TestCheckFindsAndRepairMends(t *testing.T) {
+	for _, d := range damages() {
+		t.Run(d.kind, func(t *testing.T) {
+			root, ids := soundRoot(t)
+			d.plant(t, root, ids)
+			if found := findings(t, root); found[d.kind] == 0 {
+				t.Fatalf("check does not find it: %v", found)
+			}
+			before := contents(t, root)
+			out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			has := func(list []store.Finding) bool {
+				return slices.ContainsFunc(list, func(f store.Finding) bool { return f.Kind == d.kind })
+			}
+			if has(out.Mended) != d.mends || has(out.Left) == d.mends {
+				t.Errorf("mended %v, left %v; want it mended: %v", out.Mended, out.Left, d.mends)
+			}
+			if slices.Contains(rewritten, d.kind) {
+				return
+			}
+			after := contents(t, root)
+			for text, path := range before {
+				if _, ok := after[text]; !ok && text != "" {
+					t.Errorf("the content of %s is nowhere any more:\n%s", path, text)
+				}
+			}
+		})
+	}
+}
+
+// TestCheckFindsAllInOneRun plants damage of many kinds in one root, each in a
+// session of its own where it concerns one.
+func TestCheckFindsAllInOneRun(t *testing.T) {
+	root, ids := soundRoot(t)
+	apart := []string{"cycle", "broken_chain", "index_", "meta_missing", "half_migration", "empty_ref", "git_index", "meta_invalid", "meta_other_id", "no_repository", "history_only_in_git",
+		"unreadable_node", "directory_without_row", "summary_head", "journal_corrupt", "locations_corrupt", "git_broken", "dangling_predecessor", "duplicate_id", "name_mismatch"}
+	want := 0
+	for _, d := range damages() {
+		if slices.ContainsFunc(apart, func(p string) bool { return strings.HasPrefix(d.kind, p) }) {
+			continue // would hide another, or be hidden by it
+		}
+		d.plant(t, root, ids)
+		want++
+	}
+	found := findings(t, root)
+	if len(found) < want {
+		t.Errorf("%d kinds planted, %d found: %v", want, len(found), found)
+	}
+}
+
+func TestRepairOfOneSession(t *testing.T) {
+	root, ids := soundRoot(t)
+	write(t, node(t, root, ids[1]), "{")
+	if _, err := store.Repair(t.Context(), store.Options{Root: root}, nil, "other"); err != nil {
+		t.Fatal(err)
+	}
+	if found := findings(t, root); found["unreadable_node"] != 1 {
+		t.Fatalf("another session's repair mended it: %v", found)
+	}
+	out, err := store.Repair(t.Context(), store.Options{Root: root}, nil, "x")
+	if err != nil || len(out.Left) != 0 || out.Aside == "" {
+		t.Errorf("repair = %+v, %v", out, err)
+	}
+}
