@@ -3,6 +3,7 @@ package fsnode
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -55,6 +56,7 @@ type indexText struct {
 	mu   sync.Mutex // level 0: one rendering at a time
 	gen  uint64
 	text []byte
+	size atomic.Int64 // of text, for who must not wait
 }
 
 // newIndex makes index.json: the registry as it is now.
@@ -74,6 +76,7 @@ func (t *tree) newIndex() *vnode.File {
 			return nil, err
 		}
 		c.text, c.gen = b, gen
+		c.size.Store(int64(len(b)))
 		return b, nil
 	}
 	stat := func(size int) vnode.Stat {
@@ -87,9 +90,7 @@ func (t *tree) newIndex() *vnode.File {
 		return stat(len(b)), err
 	}
 	f.LookupStat = func(context.Context) (vnode.Stat, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return stat(len(c.text)), nil // not kept, see policyOf
+		return stat(int(c.size.Load())), nil // an estimate, which is not kept: see policyOf
 	}
 	t.place(t.root, f)
 	return f
