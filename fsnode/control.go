@@ -10,11 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
 
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
 	"github.com/sessionfs/sessionfs/store"
@@ -27,7 +25,7 @@ const maxRefusals = 100
 type refusal struct {
 	time     time.Time
 	op, path string
-	errno    syscall.Errno
+	errno    string // its name
 	code     store.Code
 	text     string
 }
@@ -58,7 +56,7 @@ func (r *refusals) text() ([]byte, time.Time) {
 	for _, f := range r.last {
 		at = f.time
 		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", f.time.Format(time.RFC3339), f.op, clean.Replace(f.path),
-			unix.ErrnoName(f.errno), orDash(string(f.code)), clean.Replace(f.text))
+			f.errno, orDash(string(f.code)), clean.Replace(f.text))
 	}
 	return b.Bytes(), at
 }
