@@ -28,6 +28,10 @@ type Options struct {
 	// Warnings are patterns of warnings in the daemon's log that the test
 	// provokes on purpose. Every other one fails it.
 	Warnings []string
+	// Plain serves with the binary as users have it, without the race
+	// detector, also where the test has it: for many rounds of what a test
+	// of fewer rounds does under the detector.
+	Plain bool
 	// Limit is how long the mount may live before its connection is aborted;
 	// 0 means two minutes. It is stretched under the race detector.
 	Limit time.Duration
@@ -126,7 +130,7 @@ func Mark(t testing.TB, dir string) {
 // launch starts the daemon; ready is closed at its first line on stdout.
 func (m *Mount) launch() (ready chan struct{}, err error) {
 	args := append([]string{"mount", "--store", m.Store}, m.opt.Args...)
-	m.cmd = exec.Command(Binary(m.t), append(args, m.Dir)...)
+	m.cmd = exec.Command(binary(m.t, raceEnabled && !m.opt.Plain), append(args, m.Dir)...)
 	m.cmd.Env = Environ(m.State, m.opt.Env...)
 	m.cmd.Stderr = m.log
 	out, err := m.cmd.StdoutPipe()

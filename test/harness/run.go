@@ -32,10 +32,10 @@ type Role func(args []string) int
 // testRun is what one test process shares: the directory of the binary and
 // the binary itself. It is the only state of the package, written once.
 type testRun struct {
-	base  string
-	build sync.Once
-	bin   string
-	err   error
+	base   string
+	build  [2]sync.Once // with and without the race detector
+	bin    [2]string
+	failed [2]error
 }
 
 var run testRun
@@ -169,24 +169,31 @@ func ModuleDir(t testing.TB) string {
 // detector when the test has it, and returns the path of the binary.
 func Binary(t testing.TB) string {
 	t.Helper()
-	mod := ModuleDir(t)
-	run.build.Do(func() { run.bin, run.err = buildBinary(mod) })
-	if run.err != nil {
-		t.Fatalf("build sessionfs: %v", run.err)
-	}
-	return run.bin
+	return binary(t, raceEnabled)
 }
 
-func buildBinary(mod string) (string, error) {
+func binary(t testing.TB, race bool) string {
+	t.Helper()
+	mod, i := ModuleDir(t), 0
+	if race {
+		i = 1
+	}
+	run.build[i].Do(func() { run.bin[i], run.failed[i] = buildBinary(mod, race) })
+	if run.failed[i] != nil {
+		t.Fatalf("build sessionfs: %v", run.failed[i])
+	}
+	return run.bin[i]
+}
+
+func buildBinary(mod string, race bool) (string, error) {
 	if run.base == "" {
 		return "", errors.New("TestMain does not call harness.Main")
 	}
-	out := filepath.Join(run.base, "sessionfs")
-	args := []string{"build", "-o", out}
-	if raceEnabled {
-		args = append(args, "-race")
+	out, args := filepath.Join(run.base, "plain", "sessionfs"), []string{"build"}
+	if race {
+		out, args = filepath.Join(run.base, "race", "sessionfs"), append(args, "-race")
 	}
-	cmd := exec.Command("go", append(args, "./cmd/sessionfs")...)
+	cmd := exec.Command("go", append(args, "-o", out, "./cmd/sessionfs")...)
 	cmd.Dir = mod
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, text)

@@ -81,7 +81,7 @@ func targets(t testing.TB, m *harness.Mount) []target {
 // TestOneDoor makes every gesture many times and looks, in the very next
 // system call, from the mover's process and from another one.
 func TestOneDoor(t *testing.T) {
-	m := start(t, "chat_branches")
+	m := harness.Start(t, harness.Options{Store: harness.Golden(t, "chat_branches"), Plain: true, Limit: 9 * time.Minute})
 	oneDoor(t, m, rounds(t, 2000))
 }
 
@@ -98,7 +98,7 @@ func TestOneDoorBusy(t *testing.T) {
 	}
 	n := 2000
 	if harness.Race() {
-		n = 100 // ten times slower; SESSIONFS_ROUNDS=2000 makes them all
+		n = 60 // ten times slower; SESSIONFS_ROUNDS=2000 makes them all
 	}
 	oneDoor(t, m, rounds(t, n))
 }
