@@ -182,6 +182,7 @@ func (s *Store) start(ctx context.Context) error {
 		return s.list.load(ctx)
 	}
 	s.finishDeletes(ctx)
+	s.clearHolds(ctx)
 	s.restoreHistories(ctx)
 	if s.opt.Sweep {
 		s.sweepShells(ctx)
