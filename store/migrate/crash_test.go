@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -256,7 +257,7 @@ func TestEveryFault(t *testing.T) {
 	testFaults(t, newWorld(t).build(), func(w *world, p layout.Place) { w.wantTree(p.Dir, w.want) }, func(w *world) { w.wantDone() })
 }
 
-var faultStep = flag.Int("faultstep", 3, "fail every n-th disk call only (1 takes minutes)")
+var faultStep = flag.Int("faultstep", 9, "fail every n-th disk call only (1 takes minutes)")
 
 // testFaults runs a world's migration with a fault at each call. Served checks
 // what is served right after it, done what is there at the end.
@@ -308,7 +309,10 @@ func (w *world) runOn(d *downDisk) error {
 	return err
 }
 
-const childEnv = "SESSIONFS_MIGRATE_TEST_CHILD"
+const (
+	childEnv  = "SESSIONFS_MIGRATE_TEST_CHILD"
+	childCall = "SESSIONFS_MIGRATE_TEST_CALL" // the disk call that it tells of
+)
 
 // TestMain lets the test binary be the process that is killed.
 func TestMain(m *testing.M) {
@@ -318,6 +322,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	w := worldAt(nil, base) // it fails by its exit status
+	n, _ := strconv.Atoi(os.Getenv(childCall))
+	teller := newDownDisk(w.fs, n, false)
+	teller.tell = func() { _, _ = os.Stdout.WriteString(".") }
+	w.fs = teller
 	cfg := w.config()
 	cfg.DrainTimeout = 5 * time.Second
 	if _, err := Run(context.Background(), cfg, sid); err != nil {
@@ -346,21 +354,19 @@ func testKill(t *testing.T, fresh *world, kills int, done func(*world)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := func(w *world) *exec.Cmd {
-		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), childEnv+"="+filepath.Dir(w.state))
-		w.must(cmd.Start())
-		return cmd
-	}
-	began := time.Now()
-	if err := start(fresh.snapshot(t)).Wait(); err != nil {
+	counter := newDownDisk(fresh.fs, 0, false)
+	if err := fresh.snapshot(t).runOn(counter); err != nil {
 		t.Fatal(err)
 	}
-	whole, inTime := time.Since(began), 0
+	inTime := 0
 	for i := range kills {
 		w := fresh.snapshot(t)
-		cmd := start(w)
-		time.Sleep(whole * time.Duration(i) / time.Duration(kills))
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), childEnv+"="+filepath.Dir(w.state), fmt.Sprintf("%s=%d", childCall, 1+i*counter.calls()/kills))
+		out, err := cmd.StdoutPipe()
+		w.must(err)
+		w.must(cmd.Start())
+		_, _ = out.Read(make([]byte, 1)) // it has come to that call, or ended
 		_ = cmd.Process.Kill()
 		if err := cmd.Wait(); err != nil && strings.Contains(err.Error(), "killed") {
 			inTime++

@@ -18,6 +18,7 @@ type downDisk struct {
 	n, at   int
 	forever bool
 	failed  string
+	tell    func() // instead of failing, when not nil
 }
 
 func newDownDisk(below disk.FS, at int, forever bool) *downDisk {
@@ -48,6 +49,10 @@ func (d *downDisk) step(op, name string) error {
 	defer d.mu.Unlock()
 	d.n++
 	if d.at == 0 || d.n < d.at || d.n > d.at && !d.forever {
+		return nil
+	}
+	if d.tell != nil {
+		d.tell()
 		return nil
 	}
 	if d.failed == "" {

@@ -94,6 +94,20 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
+// TestJournalWithoutVersion: the peer accepts it, and so does this side.
+func TestJournalWithoutVersion(t *testing.T) {
+	w := newWorld(t).build()
+	w.write(w.layout().JournalPath(), `{"sessions": {}}`)
+	if _, err := w.run(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantDone()
+	text, _ := os.ReadFile(w.layout().JournalPath())
+	if !strings.HasPrefix(string(text), "{\n  \"sessions\": {\n    \""+sid+"\": {\n") || strings.HasSuffix(string(text), "\n") {
+		t.Errorf("journal:\n%s", text)
+	}
+}
+
 func TestCandidates(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*world)
