@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -171,9 +172,13 @@ func (w *watcher) loop() {
 			if !ok {
 				return
 			}
-			if errors.Is(err, fsnotify.ErrEventOverflow) {
+			switch {
+			case errors.Is(err, fsnotify.ErrEventOverflow):
 				w.everything()
-			} else {
+			case errors.Is(err, syscall.EINVAL):
+				// A directory that is gone took its watch with it before ours
+				// could be removed.
+			default:
 				w.s.log.Warn("watch", "err", err)
 			}
 		}
