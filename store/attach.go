@@ -88,8 +88,12 @@ func attach(ctx context.Context, src, anchor *tx, a AttachSpec) (Attached, error
 	if label == "" {
 		label = src.sn.branchLabel(target)
 	}
+	text, err := src.sn.lastReply(target)
+	if err != nil {
+		return Attached{}, src.asOp(err)
+	}
 	head := anchor.sn.Head
-	res, err := anchor.append(anchor.pointerMessage(src.sn, at, target, label, a.Source))
+	res, err := anchor.append(anchor.pointerMessage(src.sn, at, target, label, a.Source, text))
 	if err != nil {
 		return Attached{}, err
 	}
@@ -135,7 +139,7 @@ func (t *tx) pointer(at, session, target string) (string, bool) {
 }
 
 // pointerMessage is the message dict of an attach row.
-func (t *tx) pointerMessage(src *Snapshot, at, target, label, session string) *jsonedit.Object {
+func (t *tx) pointerMessage(src *Snapshot, at, target, label, session, text string) *jsonedit.Object {
 	str := jsonedit.EncodeString
 	info := jsonedit.NewObject()
 	info.Set("session_id", str(session))
@@ -147,7 +151,7 @@ func (t *tx) pointerMessage(src *Snapshot, at, target, label, session string) *j
 	extra.Set("attach", info.Bytes())
 	msg := jsonedit.NewObject()
 	msg.Set("role", str("assistant"))
-	msg.Set("content", str(src.lastReply(target)))
+	msg.Set("content", str(text))
 	msg.Set("predecessor", str(at))
 	msg.Set("display", str("runtime"))
 	msg.Set("function", str("attach"))
@@ -158,21 +162,26 @@ func (t *tx) pointerMessage(src *Snapshot, at, target, label, session string) *j
 	return msg
 }
 
-// lastReply is the newest text of an assistant on a branch.
-func (sn *Snapshot) lastReply(tip string) string {
+// lastReply is the newest text of an assistant on a branch. A text that makes
+// no sense is passed over; one that the disk fails to give is an error.
+func (sn *Snapshot) lastReply(tip string) (string, error) {
 	branch, err := sn.BranchOf(tip)
 	if err != nil {
-		return noPreview
+		return noPreview, nil // a broken chain has no preview
 	}
 	for _, n := range slices.Backward(branch) {
 		if n.Role != "llm" || n.Flags.Has(dag.Attach) {
 			continue
 		}
-		if text, err := sn.Text(n.ID); err == nil && strings.TrimSpace(string(text)) != "" {
-			return strings.TrimSuffix(string(text), "\n")
+		text, err := sn.Text(n.ID)
+		if failedRead(err) {
+			return "", err
+		}
+		if err == nil && strings.TrimSpace(string(text)) != "" {
+			return strings.TrimSuffix(string(text), "\n"), nil
 		}
 	}
-	return noPreview
+	return noPreview, nil
 }
 
 // markMerged adds consumed tips to meta.merged_heads (reference 5.8).

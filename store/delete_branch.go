@@ -24,9 +24,12 @@ type DeletedBranch struct {
 // commit "before delete: <name>" that keeps them in Git. The names of the
 // nodes go with them. If the head was among them it moves to a surviving tip,
 // the newest, or where there is none to the fork point. RunActive, NotFound,
-// Invalid when every node of the branch is on the way to another tip.
+// Corrupt when a node of the session cannot be read, Invalid when every node of the branch is on the way to another tip.
 func (s *Store) DeleteBranch(ctx context.Context, id string, ref Ref) (DeletedBranch, error) {
 	return s.deleteNodes(ctx, "delete branch", id, ref, func(t *tx, tip string) ([]string, error) {
+		if len(t.sn.bad) > 0 {
+			return nil, t.fail(Corrupt, t.sn.bad[0].File, errors.New("it cannot be read, so another branch may go on from here unseen"))
+		}
 		doomed := t.sn.onlyReachedBy(tip)
 		if len(doomed) == 0 {
 			return nil, t.fail(Invalid, ref, errors.New("other branches go on from here, so there is nothing that is its own"))
@@ -186,10 +189,11 @@ func (t *tx) unlinkNodes(doomed map[string]bool) error {
 		if !doomed[t.sn.Index.At(i).ID] {
 			continue
 		}
-		err := t.s.fs.Remove(filepath.Join(dir, t.sn.entries[i].File))
+		name := t.sn.entries[i].File
+		err := t.s.fs.Remove(filepath.Join(dir, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.reread()
-			return t.diskFail(t.sn.entries[i].File, fmt.Errorf("remove node: %w", err))
+			return t.diskFail(name, fmt.Errorf("remove node: %w", err))
 		}
 	}
 	if err := t.s.fs.SyncDir(dir); err != nil {

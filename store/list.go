@@ -170,6 +170,9 @@ func (l *listing) meta(p layout.Place) metaRow {
 	}
 	m := l.s.readMeta(p)
 	row := metaRow{stamp: st, mtime: epoch(fi.ModTime())}
+	if failedRead(m.err) {
+		row.stamp = stamp{} // not kept: it may be read the next time
+	}
 	if m.err != nil || m.missing {
 		return row
 	}

@@ -62,6 +62,9 @@ func (s *Store) build(id string, place layout.Place, m meta, fp fingerprint, old
 		s: s, meta: m, fp: fp, maxSeq: -1,
 	}
 	sn.describe(place)
+	if failedRead(m.err) {
+		sn.unread = m.err
+	}
 	if place.Symlink {
 		sn.Index = dag.NewIndex(nil)
 	} else {
@@ -107,12 +110,13 @@ func (s *Store) readHistory(sn *Snapshot, old *Snapshot) {
 	d, err := s.fs.OpenDir(dir)
 	if err != nil {
 		sn.Index = dag.NewIndex(nil)
+		sn.historyLost(err)
 		return
 	}
 	defer d.Close()
 	names, err := historyNames(d)
 	if err != nil {
-		sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir, Text: err.Error()})
+		sn.historyLost(err)
 	}
 	known := knownFiles(old)
 	nodes := make([]dag.Node, 0, len(names))
@@ -206,8 +210,30 @@ var (
 	errNoID       = errors.New("it has no id")
 )
 
+// failedRead reports whether an error says that the disk could not read what is
+// there. It may be able to the next time, unlike text that makes no sense or a
+// file that may not be read.
+func failedRead(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) &&
+		errno != syscall.ENOTDIR && errno != syscall.ELOOP && errno != syscall.EISDIR && errno != syscall.ENAMETOOLONG
+}
+
+// historyLost notes that history/ as a whole could not be read. What is not
+// there at all is told elsewhere.
+func (sn *Snapshot) historyLost(err error) {
+	if !failedRead(err) {
+		return
+	}
+	sn.unread = err
+	sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir, Text: unreadable(err)})
+}
+
 // addBad records a history file that holds no readable node.
 func (sn *Snapshot) addBad(name string, st stamp, err error) {
+	if failedRead(err) {
+		sn.unread, st = err, stamp{}
+	}
 	sn.bad = append(sn.bad, Entry{File: name, Size: st.size, MTime: st.time(), stamp: st})
 	sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir + "/" + name, Text: unreadable(err)})
 }

@@ -122,6 +122,8 @@ func (t *tx) writable() error {
 		return t.fail(ReadOnly, "", errors.New("a newer OpenProgram left an unfinished change here"))
 	case t.sn.meta.err != nil:
 		return t.fail(Corrupt, metaFile, t.sn.meta.err)
+	case t.sn.unread != nil:
+		return t.fail(Corrupt, historyDir, t.sn.unread)
 	}
 	return nil
 }
@@ -186,7 +188,7 @@ func (sn *Snapshot) next() *Snapshot {
 		ID: sn.ID, Dir: sn.Dir, Index: sn.Index, Openable: sn.Openable, Legacy: sn.Legacy,
 		UID: sn.UID, GID: sn.GID,
 		s: sn.s, meta: sn.meta, entries: sn.entries, bad: sn.bad,
-		fileProblems: sn.fileProblems, restored: sn.restored, unreachable: sn.unreachable, maxSeq: sn.maxSeq,
+		fileProblems: sn.fileProblems, unread: sn.unread, restored: sn.restored, unreachable: sn.unreachable, maxSeq: sn.maxSeq,
 	}
 }
 

@@ -136,7 +136,7 @@ const (
 // work is left alone. It returns how many nodes it changed.
 func (s *Store) SweepNodes(ctx context.Context, id string) (int, error) {
 	sn, err := s.Load(ctx, id)
-	if err != nil || !sn.hasUnended() {
+	if err != nil || sn.unread == nil && !sn.hasUnended() {
 		return 0, err
 	}
 	fixed := 0
@@ -187,7 +187,11 @@ func (t *tx) sweepNode(n dag.Node) error {
 	}
 	md["interrupted_at"] = now
 	var output []byte
-	if text, err := t.sn.Text(n.ID); err == nil && len(bytes.TrimSuffix(text, []byte("\n"))) == 0 {
+	text, err := t.sn.Text(n.ID)
+	if failedRead(err) {
+		return t.asOp(err)
+	}
+	if err == nil && len(bytes.TrimSuffix(text, []byte("\n"))) == 0 {
 		output = jsonedit.EncodeString(sweptOutput)
 	}
 	return t.rewriteNode(n.ID, output, md)

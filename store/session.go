@@ -115,7 +115,7 @@ func (s *Store) Load(ctx context.Context, id string) (*Snapshot, error) {
 
 // fresh reports whether a snapshot still shows what is on disk.
 func (s *Store) fresh(sn *Snapshot, place layout.Place) bool {
-	return sn.Dir == place.Dir && sn.Legacy == place.Legacy &&
+	return sn.unread == nil && sn.Dir == place.Dir && sn.Legacy == place.Legacy &&
 		sn.fp == takeFingerprint(s.fs, place.Dir, place.Openable)
 }
 

@@ -48,9 +48,14 @@ type Snapshot struct {
 	// fileProblems are the findings of reading history/; Problems adds what
 	// follows from them and from meta.json.
 	fileProblems []Problem
-	restored     int   // history files restored from Git at Open
-	unreachable  bool  // the recorded place is not there
-	maxSeq       int64 // the highest seq in a node or a file name, -1 when none
+	// unread is why a part of what is there could not be read, nil when all of
+	// it was. Such a snapshot is taken anew at the next use, and no change is
+	// based on it: what it lacks might have decided it.
+	unread error
+
+	restored    int   // history files restored from Git at Open
+	unreachable bool  // the recorded place is not there
+	maxSeq      int64 // the highest seq in a node or a file name, -1 when none
 
 	branchOnce sync.Once
 	branch     []dag.Node
