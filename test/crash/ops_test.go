@@ -327,7 +327,7 @@ const rootName = "sessions"
 
 // options are how a store is opened for an operation.
 func (o op) opening(root string, now time.Time) store.Options {
-	opt := store.Options{Root: root, LockTimeout: 5 * time.Second, Clock: func() time.Time { return now }}
+	opt := store.Options{Root: root, LockTimeout: 2 * time.Second, Clock: func() time.Time { return now }}
 	if strings.Contains(o.spec, "project ") {
 		opt.State = strings.TrimSuffix(root, "/"+rootName)
 	}

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 //	meta/<id>           meta.json
 //	head/<id>           the head as the store gives it
 //	node/<id>/<file>    a history file
-//	file/<id>/<path>    any other file, .git left out
+//	file/<id>/<path>    any other file, .git and hidden directories left out
 //	deleted/<id>        a delete intent
 //	row/<id>/<key>      what the listing shows
 //	commits/<id>        the subjects in Git, newest first
@@ -94,7 +95,7 @@ func (st state) session(ctx context.Context, s *store.Store, r store.Row) error 
 		}
 		rel, _ := filepath.Rel(sn.Dir, path)
 		switch {
-		case e.IsDir() && (rel == ".git" || strings.HasPrefix(e.Name(), ".git.sessionfs-")):
+		case e.IsDir() && (rel == ".git" || strings.HasPrefix(e.Name(), ".git.sessionfs-") || strings.HasPrefix(rel, ".sessionfs-")):
 			return fs.SkipDir
 		case e.IsDir(), isTemp(e.Name()), rel == "workdir/.gitkeep":
 			return nil
@@ -108,6 +109,7 @@ func (st state) session(ctx context.Context, s *store.Store, r store.Row) error 
 			key = "node/" + r.ID + "/" + name
 		} else if rel == "meta.json" {
 			key = "meta/" + r.ID
+			b = bytes.Replace(b, []byte(`, "status": "idle"`), nil, 1) // what an absent one means
 			if !json.Valid(b) {
 				return fmt.Errorf("meta.json of %s is not whole: %q", r.ID, b)
 			}
