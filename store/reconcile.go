@@ -32,8 +32,7 @@ func (s *Store) reconcile(ctx context.Context) {
 	}
 	for _, r := range rows {
 		// A lease that names a run may be all that a crash left of it.
-		status := r.row.Str("status")
-		if ended(status) == "" && status != statusNeedsInput && !leaseTaken(s.fs, s.layout.RunLockPath(r.place.ID)) {
+		if ended(r.row.Str("status")) == "" && !leaseTaken(s.fs, s.layout.RunLockPath(r.place.ID)) {
 			continue
 		}
 		if err := s.reconcileOne(ctx, r.place.ID); err != nil {
@@ -89,16 +88,14 @@ func (s *Store) reconcileOne(ctx context.Context, id string) error {
 
 // endDead ends what a run that is no more has left: its status, and its name in
 // the lease. A run that waits for the user has only its lease to say that it
-// is dead; without one it is ended when every run is taken for dead.
+// is dead; without one it waits on (reference 8.3 ends what was running).
 func (t *tx) endDead(status string) error {
 	to, path := ended(status), t.s.layout.RunLockPath(t.se.id)
 	if to == "" {
-		taken := leaseTaken(t.s.fs, path)
-		waits := status == statusNeedsInput && (taken || t.s.opt.Reconcile == ReconcileAlways)
-		if held, err := filelock.Held(path); err != nil || held || !taken && !waits {
+		if held, err := filelock.Held(path); err != nil || held || !leaseTaken(t.s.fs, path) {
 			return nil // not known to be dead
 		}
-		if waits {
+		if status == statusNeedsInput {
 			to = statusInterrupted
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -338,14 +339,18 @@ func (r *Run) Session() string { return r.id }
 
 // writeLease fills a lease's file in place: it is a lock file, and a rename
 // would take the lock's identity away. A torn write reads as taken, which is
-// what it is.
+// what it is. The name is made durable too: after a power cut the lease is what
+// tells that the run is dead.
 func writeLease(f disk.FS, path string, content []byte) error {
 	file, err := f.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
-	return errors.Join(err, file.Sync(), file.Close())
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return f.SyncDir(filepath.Dir(path))
 }
 
 // clearLease empties a lease's file.
