@@ -53,13 +53,16 @@ func (t *tx) commit(ctx context.Context, message string) (Commit, bool, error) {
 	if err != nil {
 		return Commit{}, false, err
 	}
+	began := time.Now()
 	c, changed, err := r.CommitAll(ctx, message)
+	t.s.timed(CommitTime, began)
 	if err != nil {
 		t.s.Dirty(t.se.id)
 		return Commit{}, false, t.diskFail("git", err)
 	}
 	if changed {
 		t.s.maintain(t.place.Dir)
+		t.changes = append(t.changes, &Change{ID: t.se.id, Old: t.sn, New: t.sn, Commit: true})
 	}
 	return Commit{Hash: c.Hash, Short: c.Short, Message: c.Message, Time: c.Time}, changed, nil
 }

@@ -44,7 +44,7 @@ func (s *Store) change(ctx context.Context, op, id string, timeout time.Duration
 // the order of their ids, whatever the order they are named in.
 func (s *Store) changeAll(ctx context.Context, op string, ids []string, timeout time.Duration, fn func(ts []*tx) error) error {
 	if timeout <= 0 {
-		timeout = s.lockTimeout
+		timeout = lockTimeoutOf(ctx, s.lockTimeout)
 	}
 	ts := make([]*tx, len(ids))
 	for i, id := range ids {
@@ -73,7 +73,7 @@ func lockAll(ctx context.Context, ts []*tx, deadline time.Time, fn func() error)
 	if len(ts) == 0 {
 		return fn()
 	}
-	t := ts[0]
+	t, began := ts[0], time.Now()
 	if err := t.se.acquire(ctx, max(time.Until(deadline), time.Millisecond)); err != nil {
 		return t.s.lockError(t.op, t.se.id, err)
 	}
@@ -83,6 +83,7 @@ func lockAll(ctx context.Context, ts []*tx, deadline time.Time, fn func() error)
 		return t.s.lockError(t.op, t.se.id, err)
 	}
 	defer lock.Unlock()
+	t.s.timed(LockWait, began)
 	if err := t.open(ctx); err != nil {
 		return err
 	}

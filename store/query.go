@@ -122,7 +122,11 @@ func (s *Store) Row(ctx context.Context, id string) (Row, error) {
 	if !ok {
 		row = s.list.newRow(place, m)
 	}
-	return makeRow(listed{place, overlay(row, m)}, s.projectNames()), nil
+	project := map[string]string{}
+	if p, ok := s.layout.BoundProject(id); ok {
+		project[id] = p.Name
+	}
+	return makeRow(listed{place, overlay(row, m)}, project), nil
 }
 
 // IndexJSON returns the registry as index.json would hold it now: every

@@ -160,6 +160,9 @@ type Change struct {
 	Listing bool
 	// Row is set when what a listing shows of the session changed.
 	Row bool
+	// Commit is set when the session's repository got a commit; nothing else
+	// changed then, and Swapped is not called.
+	Commit bool
 	// Foreign is set when another process made the change.
 	Foreign bool
 }

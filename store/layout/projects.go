@@ -151,3 +151,12 @@ func (l *Layout) Projects() (byID map[string]Project, bound map[string]string, e
 	s := l.projects.load(l.fs)
 	return maps.Clone(s.byID), maps.Clone(s.bound), s.err
 }
+
+// ProjectsVersion returns a value that differs from an earlier one when the
+// project registry may have changed in between; nil when there is none.
+func (l *Layout) ProjectsVersion() any {
+	if l.projects.path == "" {
+		return nil
+	}
+	return l.projects.load(l.fs)
+}
