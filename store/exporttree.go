@@ -45,19 +45,18 @@ func (s *Store) ExportTree(ctx context.Context, id, dir string) error {
 	return nil
 }
 
-// treeExport writes one session's tree. The target is the user's own disk, so
-// that it goes to the operating system directly.
+// treeExport writes one session's tree.
 type treeExport struct {
 	sn  *Snapshot
 	dir string
 }
 
 func (x treeExport) run(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Dir(x.dir), 0o777); err != nil {
+	if err := x.sn.s.fs.MkdirAll(filepath.Dir(x.dir), 0o777); err != nil {
 		return err
 	}
 	for _, d := range []string{"", "nodes", "branch"} {
-		if err := os.Mkdir(filepath.Join(x.dir, d), 0o700); err != nil {
+		if err := x.sn.s.fs.Mkdir(filepath.Join(x.dir, d), 0o700); err != nil {
 			return err
 		}
 	}
@@ -81,7 +80,7 @@ func (x treeExport) run(ctx context.Context) error {
 }
 
 func (x treeExport) write(name string, content []byte) error {
-	f, err := os.OpenFile(filepath.Join(x.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := x.sn.s.fs.OpenFile(filepath.Join(x.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -138,7 +137,7 @@ func (x treeExport) branch(b Branch) error {
 		name = b.Name
 	}
 	dir := filepath.Join(x.dir, "branch", render.EscapeName(name))
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := x.sn.s.fs.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	for i, n := range nodes {
@@ -156,7 +155,7 @@ func (x treeExport) link(dir string, at int, n dag.Node) error {
 	}
 	target := filepath.Join("..", "..", "nodes", nodefile.Stem(e.File)+".md")
 	name := fmt.Sprintf("%04d-%s-%s.md", at, render.EscapeName(n.Speaker()), render.EscapeNameMax(n.ID, 200))
-	return os.Symlink(target, filepath.Join(dir, name))
+	return x.sn.s.fs.Symlink(target, filepath.Join(dir, name))
 }
 
 // attachments copies the regular files of the session's attachments.
@@ -179,21 +178,21 @@ func (x treeExport) attachments(ctx context.Context) error {
 		to := filepath.Join(x.dir, "attachments", rel)
 		switch {
 		case d.IsDir():
-			return os.MkdirAll(to, 0o700)
+			return x.sn.s.fs.MkdirAll(to, 0o700)
 		case !d.Type().IsRegular():
 			return nil
 		}
-		return copyOut(path, to)
+		return x.copy(path, to)
 	})
 }
 
-func copyOut(from, to string) error {
-	in, err := os.Open(from)
+func (x treeExport) copy(from, to string) error {
+	in, err := x.sn.s.fs.OpenFile(from, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	out, err := x.sn.s.fs.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

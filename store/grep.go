@@ -108,3 +108,15 @@ func grepText(p *regexp.Regexp, id string, n dag.Node, text []byte, report func(
 	}
 	return nil
 }
+
+// GrepPattern makes a pattern of what a user typed: a text to be found as it
+// stands, or a regular expression (RE2's syntax). ^ and $ are a line's ends.
+func GrepPattern(text string, expression, ignoreCase bool) (*regexp.Regexp, error) {
+	if !expression {
+		text = regexp.QuoteMeta(text)
+	}
+	if ignoreCase {
+		text = "(?i:" + text + ")"
+	}
+	return regexp.Compile(text)
+}

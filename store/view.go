@@ -1,6 +1,9 @@
 package store
 
 import (
+	"errors"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sessionfs/sessionfs/dag"
@@ -62,18 +65,17 @@ func (sn *Snapshot) JSONLines(head string) ([]byte, error) {
 	return render.TranscriptJSONL(lines), nil
 }
 
-// Label is a node's line in a drawing of the graph: who speaks, the id, and
-// the beginning of the text.
+// Label is a node's text in a drawing of the graph: who speaks, and the
+// beginning of what was said.
 func (sn *Snapshot) Label(n dag.Node) string {
-	label := n.Speaker() + " " + n.ID
 	text, err := sn.Text(n.ID)
 	if err != nil {
-		return label + " (unreadable)"
+		return n.Speaker() + " (unreadable)"
 	}
 	if p := render.Preview(string(text)); p != "" {
-		return label + ": " + p
+		return n.Speaker() + ": " + p
 	}
-	return label
+	return n.Speaker()
 }
 
 // BranchNames maps every named node to its branch names.
@@ -86,3 +88,21 @@ func (sn *Snapshot) BranchNames() map[string][]string {
 	}
 	return names
 }
+
+// LastUser returns the last user message of the active branch, the one that an
+// edit means when none is named. NotFound when there is none.
+func (sn *Snapshot) LastUser() (string, error) {
+	branch, err := sn.Branch()
+	if err != nil {
+		return "", err
+	}
+	for _, n := range slices.Backward(branch) {
+		if isUserMessage(n) {
+			return n.ID, nil
+		}
+	}
+	return "", &Error{Code: NotFound, Op: "find message", Session: sn.ID, Err: errors.New("the active branch has no user message")}
+}
+
+// WorkPath is the absolute path of the session's workdir, which may not exist.
+func (sn *Snapshot) WorkPath() string { return filepath.Join(sn.Dir, workDir) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ const maxMessage = 64 << 20
 
 type appendOptions struct {
 	role            string
+	files           []string
 	message, asJSON bool
 }
 
@@ -28,8 +30,10 @@ func newAppendCommand(a *app) *cobra.Command {
 		Short: "Append a message to the active branch and advance the head",
 		Long: `Append a message to the session's active branch and print its node id. The
 text is the arguments, joined by blanks, else standard input without its final
-newline. A user's or system message is refused while a run is active.`,
-		Args: arity(1, -1),
+newline. Files that are attached are copied into the session. A user's or system
+message is refused while a run is active.`,
+		Args:              arity(1, -1),
+		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch opt.role {
 			case "user", "assistant", "system":
@@ -39,7 +43,10 @@ newline. A user's or system message is refused while a run is active.`,
 			if opt.message && cmd.Flags().Changed("role") {
 				return usagef(cmd, "append: a --message says its role itself, --role does not go with it")
 			}
-			text, err := a.messageText(args[1:])
+			if opt.message && len(opt.files) > 0 {
+				return usagef(cmd, "append: a --message names its files itself, --attach does not go with it")
+			}
+			text, err := a.messageText(args[1:], len(opt.files) > 0)
 			if err != nil {
 				return err
 			}
@@ -49,15 +56,17 @@ newline. A user's or system message is refused while a run is active.`,
 		},
 	}
 	cmd.Flags().StringVar(&opt.role, "role", "user", "who speaks: user, assistant, system")
+	cmd.Flags().StringArrayVar(&opt.files, "attach", nil, "a file to store with the message; may be given several times")
 	cmd.Flags().BoolVar(&opt.message, "message", false, "the text is a whole message as a JSON object")
 	cmd.Flags().BoolVar(&opt.asJSON, "json", false, "print node and head as one JSON object")
 	return cmd
 }
 
-// messageText returns the text to append: the arguments, else standard input.
-func (a *app) messageText(args []string) (string, error) {
+// messageText returns the text to append: the arguments, else standard input. A
+// message that has files needs no text, and reads none from a terminal.
+func (a *app) messageText(args []string, files bool) (string, error) {
 	text := strings.Join(args, " ")
-	if len(args) == 0 {
+	if len(args) == 0 && !(files && terminal(a.stdin)) {
 		data, err := io.ReadAll(io.LimitReader(a.stdin, maxMessage+1))
 		if err != nil {
 			return "", failf(exitFailure, "", "append: standard input: %w", err)
@@ -68,7 +77,7 @@ func (a *app) messageText(args []string) (string, error) {
 		}
 		text = strings.TrimSuffix(string(data), "\n")
 	}
-	if text == "" {
+	if text == "" && !files {
 		return "", &store.Error{Code: store.Invalid, Op: "append", Err: errors.New("the message is empty"),
 			Hint: "give the text as an argument or on standard input"}
 	}
@@ -100,5 +109,24 @@ func appendMessage(ctx context.Context, st *store.Store, id, text string, opt ap
 	if opt.message {
 		return st.AppendMessage(ctx, id, []byte(text))
 	}
+	if len(opt.files) > 0 {
+		paths, err := absolute(opt.files)
+		if err != nil {
+			return store.AppendResult{}, err
+		}
+		return st.AppendWithFiles(ctx, id, opt.role, text, paths)
+	}
 	return st.AppendText(ctx, id, opt.role, text)
+}
+
+// absolute makes paths absolute, which the store does not do for its callers.
+func absolute(paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		var err error
+		if out[i], err = filepath.Abs(p); err != nil {
+			return nil, failf(exitFailure, "", "append: %s: %w", p, err)
+		}
+	}
+	return out, nil
 }

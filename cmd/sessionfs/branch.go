@@ -11,17 +11,24 @@ import (
 )
 
 func newBranchCommand(a *app) *cobra.Command {
-	var asJSON bool
+	var subtree, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "branch SESSION [ls | name REF NAME | rm REF]",
-		Short: "List a session's branches, name one, or take a name away",
+		Use:   "branch SESSION [ls | name REF NAME | rm REF | delete REF]",
+		Short: "List a session's branches, name, unname or delete one",
 		Long: `List the branches of a session (ls, the default), give the node that REF names
-a branch name (name), or take its name away (rm; no message is deleted).`,
-		Args: branchArgs,
+a branch name (name), take its name away (rm; no message is deleted), or delete
+the branch that ends in REF (delete): the messages that no other branch has go,
+and stay in the session's Git history. A head among them moves to the newest
+branch that is left.`,
+		Args:              branchArgs,
+		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			action := "ls"
 			if len(args) > 1 {
 				action = args[1]
+			}
+			if subtree && action != "delete" {
+				return usagef(cmd, "branch: --subtree goes with delete")
 			}
 			return a.withStore(cmd, action == "ls", func(ctx context.Context, st *store.Store) error {
 				id, err := resolveSession(ctx, st, args[0])
@@ -33,13 +40,37 @@ a branch name (name), or take its name away (rm; no message is deleted).`,
 					return nameBranch(ctx, st, id, args[2], args[3])
 				case "rm":
 					return unnameBranch(ctx, st, id, args[2])
+				case "delete":
+					return a.deleteBranch(ctx, st, id, args[2], subtree, asJSON)
 				}
 				return a.listBranches(ctx, st, id, asJSON)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&subtree, "subtree", false, "with delete: the node REF and all that follows it, in every branch")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return cmd
+}
+
+// deleteBranch prints what was deleted and where the head is now.
+func (a *app) deleteBranch(ctx context.Context, st *store.Store, id, ref string, subtree, asJSON bool) error {
+	remove := st.DeleteBranch
+	if subtree {
+		remove = st.DeleteSubtree
+	}
+	out, err := remove(ctx, id, ref)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(a.stdout, struct {
+			Session string   `json:"session"`
+			Deleted []string `json:"deleted"`
+			Head    string   `json:"head"`
+		}{id, append([]string{}, out.Nodes...), out.Head})
+	}
+	_, err = fmt.Fprintf(a.stdout, "%d nodes deleted\n", len(out.Nodes))
+	return err
 }
 
 // branchArgs checks the action and the number of its arguments.
@@ -47,9 +78,9 @@ func branchArgs(cmd *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return arity(1, 1)(cmd, args)
 	}
-	want, known := map[string]int{"ls": 0, "name": 2, "rm": 1}[args[1]]
+	want, known := map[string]int{"ls": 0, "name": 2, "rm": 1, "delete": 1}[args[1]]
 	if !known {
-		return usagef(cmd, "branch: %q is none of ls, name, rm", args[1])
+		return usagef(cmd, "branch: %q is none of ls, name, rm, delete", args[1])
 	}
 	return arity(2+want, 2+want)(cmd, args)
 }
@@ -83,7 +114,7 @@ func (a *app) listBranches(ctx context.Context, st *store.Store, id string, asJS
 	if len(lines) == 0 {
 		return nil
 	}
-	return table(a.stdout, []string{"  HEAD", "UPDATED", "NAME"}, lines)
+	return a.markedTable(a.stdout, []string{"  HEAD", "UPDATED", "NAME"}, lines)
 }
 
 func newBranchJSON(b store.Branch, head string) branchJSON {

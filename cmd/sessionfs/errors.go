@@ -48,6 +48,12 @@ func errorText(err error) string {
 		return printed.text
 	}
 	var b strings.Builder
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // errors.Join's
+		for _, one := range all.Unwrap() {
+			b.WriteString(errorText(one))
+		}
+		return b.String()
+	}
 	b.WriteString("sessionfs: ")
 	b.WriteString(strings.TrimRight(err.Error(), "\n"))
 	if code := store.CodeOf(err); code != "" {

@@ -12,10 +12,10 @@ import (
 // STATUS"): a number is never given another meaning.
 const (
 	exitOK       = 0  // done
-	exitFailure  = 1  // any failure without a status of its own
+	exitFailure  = 1  // any failure without a status of its own, and the no of a question
 	exitPanic    = 2  // a crash of the program itself: the Go runtime uses this number
 	exitUsage    = 3  // a command line that cannot be understood
-	exitNotFound = 4  // no such store, session, node or branch
+	exitNotFound = 4  // no such store, session, node, branch or program
 	exitBusy     = 5  // a run is active, a lock is held, a mount is in use: try again
 	exitConflict = 6  // it exists already, or changed since it was read
 	exitInvalid  = 7  // a value, id, reference or message that cannot be accepted

@@ -23,7 +23,8 @@ func newHeadCommand(a *app) *cobra.Command {
 that REF names: an exact node id, else a branch name, else a unique prefix of a
 node id (4 or more characters), "@" for the head itself, each with ~N for the
 N-th predecessor. A move is refused while a run is active.`,
-		Args: arity(1, 2),
+		Args:              arity(1, 2),
+		ValidArgsFunction: a.completeRef,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && cmd.Flags().Changed("expect") {
 				return usagef(cmd, "head: --expect needs a REF to move to")

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,9 +14,10 @@ import (
 )
 
 type lsOptions struct {
-	archived, asJSON      bool
-	agent, source, status string
-	limit                 int
+	archived, pinned, unread, reverse, asJSON    bool
+	agent, source, status, project, group, title string
+	sort                                         string
+	limit                                        int
 }
 
 func newLsCommand(a *app) *cobra.Command {
@@ -32,32 +36,64 @@ is running (>), waits for input (?), is done and unread (*), or failed (!).`,
 	flags.StringVar(&opt.agent, "agent", "", "only sessions of this agent")
 	flags.StringVar(&opt.source, "source", "", "only sessions from this source")
 	flags.StringVar(&opt.status, "status", "", "only sessions with this status")
+	flags.StringVar(&opt.project, "project", "", "only sessions of the project with this name")
+	flags.StringVar(&opt.group, "group", "", "only sessions of this group")
+	flags.StringVar(&opt.title, "title", "", "only sessions whose title contains this text, in any case")
+	flags.BoolVar(&opt.pinned, "pinned", false, "only pinned sessions")
+	flags.BoolVar(&opt.unread, "unread", false, "only unread sessions")
+	flags.StringVar(&opt.sort, "sort", "updated", "order: updated or created (newest first), title, id, status")
+	flags.BoolVar(&opt.reverse, "reverse", false, "the other way round")
 	flags.IntVar(&opt.limit, "limit", 0, "list at most this many, 0 for all")
 	return cmd
 }
 
 func (a *app) ls(cmd *cobra.Command, opt lsOptions) error {
-	if opt.limit < 0 {
+	switch {
+	case opt.limit < 0:
 		return usagef(cmd, "--limit %d is negative", opt.limit)
+	case !slices.Contains(store.SortKeys(), opt.sort):
+		return usagef(cmd, "--sort %q is none of %s", opt.sort, strings.Join(store.SortKeys(), ", "))
+	}
+	query, err := opt.query()
+	if err != nil {
+		return err
 	}
 	return a.withStore(cmd, true, func(ctx context.Context, st *store.Store) error {
-		query := store.ListQuery{AgentID: opt.agent, Source: opt.source, IncludeArchived: opt.archived, Limit: opt.limit}
-		if opt.status != "" {
-			quoted, err := json.Marshal(opt.status)
-			if err != nil {
-				return err
-			}
-			query.Filters = map[string][]byte{"status": quoted}
-		}
 		rows, err := st.ListSessions(ctx, query)
 		if err != nil {
 			return err
 		}
-		if opt.asJSON {
-			return a.lsJSON(rows)
-		}
-		return a.lsTable(rows)
+		rows = store.SelectRows(rows, store.RowFilter{
+			Project: opt.project, Title: opt.title, Sort: opt.sort, Reverse: opt.reverse, Limit: opt.limit,
+		})
+		return a.paged(func(w io.Writer) error {
+			if opt.asJSON {
+				return lsJSON(w, rows)
+			}
+			return a.lsTable(w, rows)
+		})
 	})
+}
+
+// query is what the store itself selects by: exact values of a row's fields.
+func (o lsOptions) query() (store.ListQuery, error) {
+	q := store.ListQuery{AgentID: o.agent, Source: o.source, IncludeArchived: o.archived, Filters: map[string][]byte{}}
+	for key, text := range map[string]string{"status": o.status, "group": o.group} {
+		if text == "" {
+			continue
+		}
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			return q, err
+		}
+		q.Filters[key] = quoted
+	}
+	for key, wanted := range map[string]bool{"pinned": o.pinned, "unread": o.unread} {
+		if wanted {
+			q.Filters[key] = []byte("true")
+		}
+	}
+	return q, nil
 }
 
 // sessionJSON is a session as --json shows it.
@@ -87,16 +123,16 @@ func newSessionJSON(row store.Row) sessionJSON {
 	}
 }
 
-func (a *app) lsJSON(rows []store.Row) error {
+func lsJSON(w io.Writer, rows []store.Row) error {
 	for _, row := range rows {
-		if err := printJSON(a.stdout, newSessionJSON(row)); err != nil {
+		if err := printJSON(w, newSessionJSON(row)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) lsTable(rows []store.Row) error {
+func (a *app) lsTable(w io.Writer, rows []store.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -108,7 +144,7 @@ func (a *app) lsTable(rows []store.Row) error {
 		}
 		lines = append(lines, []string{statusMark(row) + oneLine(row.ID), oneLine(row.Status), clock(row.UpdatedAt), oneLine(row.Project), title})
 	}
-	return table(a.stdout, []string{"  ID", "STATUS", "UPDATED", "PROJECT", "TITLE"}, lines)
+	return a.markedTable(w, []string{"  ID", "STATUS", "UPDATED", "PROJECT", "TITLE"}, lines)
 }
 
 // statusMark is the two columns before an id.

@@ -46,7 +46,7 @@ second signal detaches a busy mount at once.`,
 }
 
 func (a *app) mount(cmd *cobra.Command, path string, opt mountOptions, rep *reporter) error {
-	log, err := a.logger(cmd)
+	log, err := a.logger()
 	if err != nil {
 		return err
 	}

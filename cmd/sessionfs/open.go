@@ -20,15 +20,12 @@ type location struct {
 	chosen bool   // named by --store or $SESSIONFS_STORE: never created
 }
 
-// locate finds the store: --store, $SESSIONFS_STORE, OpenProgram's own where
+// locate finds the store: the one that was named, OpenProgram's own where
 // that exists, else a private one under $XDG_STATE_HOME.
 func (a *app) locate() (location, error) {
 	home, homeErr := os.UserHomeDir()
 	state, root, exists := layout.DefaultRoot(os.Getenv, home)
 	dir := a.store
-	if dir == "" {
-		dir = os.Getenv("SESSIONFS_STORE")
-	}
 	if dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -89,47 +86,73 @@ func (l location) check() error {
 	return nil
 }
 
-// exists reports whether the root is there.
-func (l location) exists() bool {
-	_, err := os.Stat(l.root)
-	return err == nil
+// storeOptions are the options with which a verb opens its store.
+func (a *app) storeOptions() (store.Options, error) {
+	loc, err := a.locate()
+	if err != nil {
+		return store.Options{}, err
+	}
+	if err := loc.check(); err != nil {
+		return store.Options{}, err
+	}
+	log, err := a.logger()
+	if err != nil {
+		return store.Options{}, err
+	}
+	return store.Options{
+		Root:   loc.root,
+		State:  loc.state,
+		Create: !loc.chosen,
+		// Never reached by a verb: what it changed is committed by Close.
+		CommitAfter: commitAfter,
+		LockTimeout: a.lockTimeout,
+		Log:         log,
+	}, nil
 }
 
 // openFor opens the store for one verb. A verb that only reads leaves no
 // trace in the store, except that a default store is created on first use.
 func (a *app) openFor(cmd *cobra.Command, readOnly bool) (*store.Store, error) {
-	loc, err := a.locate()
+	opt, err := a.storeOptions()
 	if err != nil {
 		return nil, err
 	}
-	if err := loc.check(); err != nil {
-		return nil, err
+	if readOnly {
+		_, err := os.Stat(opt.Root)
+		opt.ReadOnly = err == nil
 	}
-	log, err := a.logger(cmd)
-	if err != nil {
-		return nil, err
-	}
-	return store.Open(cmd.Context(), store.Options{
-		Root:     loc.root,
-		State:    loc.state,
-		ReadOnly: readOnly && loc.exists(),
-		Create:   !loc.chosen,
-		// Never reached by a verb: what it changed is committed by Close.
-		CommitAfter: commitAfter,
-		Log:         log,
-	})
+	return store.Open(cmd.Context(), opt)
 }
 
-// withStore opens the store, runs fn and closes it. What Close could not
-// write is a failure of the command, unless fn failed before.
+// withStoreReconciled is withStore for a verb that also ends, when it opens the
+// store, the runs of dead processes.
+func (a *app) withStoreReconciled(cmd *cobra.Command, fn func(ctx context.Context, st *store.Store) error) error {
+	opt, err := a.storeOptions()
+	if err != nil {
+		return err
+	}
+	opt.Reconcile = store.ReconcileAuto
+	st, err := store.Open(cmd.Context(), opt)
+	if err != nil {
+		return err
+	}
+	return closing(st, fn(cmd.Context(), st))
+}
+
+// closing closes a store after err. What Close could not write is a failure of
+// the command, unless it failed before.
+func closing(st *store.Store, err error) error {
+	if closeErr := st.Close(); err == nil {
+		return closeErr
+	}
+	return err
+}
+
+// withStore opens the store, runs fn and closes it.
 func (a *app) withStore(cmd *cobra.Command, readOnly bool, fn func(ctx context.Context, st *store.Store) error) error {
 	st, err := a.openFor(cmd, readOnly)
 	if err != nil {
 		return err
 	}
-	err = fn(cmd.Context(), st)
-	if closeErr := st.Close(); err == nil {
-		return closeErr
-	}
-	return err
+	return closing(st, fn(cmd.Context(), st))
 }

@@ -38,9 +38,6 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("beside a project registry", &app{store: other}, location{root: other, state: filepath.Dir(other), chosen: true})
-	t.Setenv("SESSIONFS_STORE", "/from/env")
-	check("environment", &app{}, location{root: "/from/env", chosen: true})
-	check("flag before environment", &app{store: "/from/flag"}, location{root: "/from/flag", chosen: true})
 }
 
 func TestStateDirIgnoresARelativeVariable(t *testing.T) {

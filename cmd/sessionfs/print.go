@@ -46,6 +46,42 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// markedTable is a table whose lines may begin with a mark; those are coloured
+// where colours are wanted.
+func (a *app) markedTable(w io.Writer, header []string, rows [][]string) error {
+	if !a.colours() {
+		return table(w, header, rows)
+	}
+	var b strings.Builder
+	if err := table(&b, header, rows); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if sgr := markColour(line[0]); sgr != "" {
+			line = a.paint(sgr, strings.TrimSuffix(line, "\n")) + "\n"
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// markColour is the colour of a line that begins with a mark.
+func markColour(mark byte) string {
+	switch mark {
+	case '>':
+		return cyan
+	case '?':
+		return yellow
+	case '!':
+		return red
+	case '*':
+		return green
+	}
+	return ""
+}
+
 // table writes rows in columns; the last column is not padded.
 func table(w io.Writer, header []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -14,9 +15,17 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	store     string // --store, "" when not given
-	logLevel  string
-	logFormat string
+	// The effective settings (config.go): flags, environment, configuration
+	// file and defaults, in this order.
+	settings    []*setting
+	store       string // "" when not given
+	logLevel    string
+	logFormat   string
+	color       string
+	pager       string
+	editor      string
+	lockTimeout time.Duration
+	noPager     bool // --no-pager
 }
 
 // newRootCommand builds the whole command tree.
@@ -30,6 +39,12 @@ The same operations are verbs here, mounted or not.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Annotations[needsNoConfig] != "" {
+				return nil
+			}
+			return a.configure(cmd)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef(cmd, "unknown command %q", args[0])
@@ -42,23 +57,62 @@ The same operations are verbs here, mounted or not.`,
 		return usagef(cmd, "%w", err)
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.store, "store", "", "directory of the session store (default: $SESSIONFS_STORE, see sessionfs(1))")
-	flags.StringVar(&a.logLevel, "log-level", "warn", "log this and worse: debug, info, warn, error")
-	flags.StringVar(&a.logFormat, "log-format", "text", "form of the log on standard error: text, json")
+	flags.String("store", "", "directory of the session store (default: $SESSIONFS_STORE, see sessionfs(1))")
+	flags.String("log-level", "warn", "log this and worse: debug, info, warn, error")
+	flags.String("log-format", "text", "form of the log on standard error: text, json")
+	flags.Duration("lock-timeout", defaultLockTimeout, "how long to wait for another writer of a session")
+	flags.String("color", "auto", "colours: auto (on a terminal), always, never")
+	flags.BoolVar(&a.noPager, "no-pager", false, "do not page the output")
+	// Every verb is listed here, in the order of the manual.
 	root.AddCommand(
 		newMountCommand(a),
 		newUmountCommand(a),
 		newLsCommand(a),
 		newShowCommand(a),
+		newLogCommand(a),
+		newCatCommand(a),
+		newGrepCommand(a),
+		newDiffCommand(a),
+		newGraphCommand(a),
+		newAttachmentsCommand(a),
+		newExportCommand(a),
 		newHeadCommand(a),
 		newBranchCommand(a),
-		newAppendCommand(a),
+		newRetryCommand(a),
+		newSiblingCommand(a),
+		newLeafCommand(a),
+		newCheckoutCommand(a),
+		newRewindCommand(a),
 		newNewCommand(a),
+		newAppendCommand(a),
+		newEditCommand(a),
+		newRunCommand(a),
+		newAttachCommand(a),
+		newGetCommand(a),
+		newSetCommand(a),
+		newArchiveCommand(a),
+		newUnarchiveCommand(a),
+		newRmCommand(a),
+		newCommitCommand(a),
+		newCommitsCommand(a),
+		newStatusCommand(a),
+		newCheckCommand(a),
+		newReindexCommand(a),
+		newMigrateCommand(a),
+		newCompactCommand(a),
+		newCompletionCommand(a),
+		newManCommand(a),
 		newVersionCommand(a),
 		newSampleStoreCommand(a),
 	)
 	return root
 }
+
+// needsNoConfig marks the commands that work whatever the configuration says.
+const needsNoConfig = "needs-no-config"
+
+// defaultLockTimeout is how long a verb waits for another writer of a session.
+const defaultLockTimeout = 10 * time.Second
 
 // arity checks the number of arguments; max < 0 means any number.
 func arity(minimum, maximum int) cobra.PositionalArgs {
@@ -73,23 +127,15 @@ func arity(minimum, maximum int) cobra.PositionalArgs {
 	}
 }
 
-// logger builds the log that the global flags ask for.
-func (a *app) logger(cmd *cobra.Command) (*slog.Logger, error) {
+// logger builds the log that the settings ask for.
+func (a *app) logger() (*slog.Logger, error) {
 	var level slog.Level
-	switch a.logLevel {
-	case "debug", "info", "warn", "error":
-		if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
-			return nil, fmt.Errorf("log level: %w", err)
-		}
-	default:
-		return nil, usagef(cmd, "--log-level %q is none of debug, info, warn, error", a.logLevel)
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return nil, fmt.Errorf("log level: %w", err)
 	}
 	opt := &slog.HandlerOptions{Level: level}
-	switch a.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(a.stderr, opt)), nil
-	case "json":
+	if a.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.stderr, opt)), nil
 	}
-	return nil, usagef(cmd, "--log-format %q is none of text, json", a.logFormat)
+	return slog.New(slog.NewTextHandler(a.stderr, opt)), nil
 }

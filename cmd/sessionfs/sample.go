@@ -26,7 +26,7 @@ func newSampleStoreCommand(a *app) *cobra.Command {
 		Args:   arity(1, 1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			log, err := a.logger(cmd)
+			log, err := a.logger()
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,10 @@ import (
 func newShowCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show SESSION",
-		Short: "Show a session: its fields, its active branch and what is wrong with it",
-		Args:  arity(1, 1),
+		Use:               "show SESSION",
+		Short:             "Show a session: its fields, its active branch and what is wrong with it",
+		Args:              arity(1, 1),
+		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withStore(cmd, true, func(ctx context.Context, st *store.Store) error {
 				return a.show(ctx, st, args[0], asJSON)
@@ -77,8 +79,10 @@ func (a *app) showText(sn *store.Snapshot, row store.Row) error {
 		field("problem", strings.TrimPrefix(p.Path+": "+p.Text, ": "))
 	}
 	showBranch(&b, sn)
-	_, err := fmt.Fprint(a.stdout, b.String())
-	return err
+	return a.paged(func(w io.Writer) error {
+		_, err := io.WriteString(w, b.String())
+		return err
+	})
 }
 
 // showBranch lists the active branch, a line a message. A broken chain is

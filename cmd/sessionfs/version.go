@@ -36,9 +36,10 @@ func buildVersion() string {
 func newVersionCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  arity(0, 0),
+		Use:         "version",
+		Annotations: map[string]string{needsNoConfig: "yes"},
+		Short:       "Print the version",
+		Args:        arity(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return printJSON(a.stdout, struct {

@@ -166,3 +166,22 @@ func longestTicks(s string) int {
 	}
 	return longest
 }
+
+// Comparable returns a branch as text to be compared with another one: role,
+// text and calls of every message, without positions, ids and times, which
+// differ where nobody said anything else.
+func Comparable(msgs []Message) []byte {
+	var b bytes.Buffer
+	for i := range msgs {
+		m := &msgs[i]
+		b.WriteString("## " + oneLine(m.Role) + "\n")
+		if m.Text != "" {
+			writeLines(&b, m.Text)
+		}
+		for j := range m.Calls {
+			writeCall(&b, &m.Calls[j])
+		}
+		b.WriteByte('\n')
+	}
+	return b.Bytes()
+}

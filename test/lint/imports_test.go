@@ -108,9 +108,10 @@ var rules = []rule{
 	},
 	{room: "fsnode/...", may: []string{"fsnode/..."}, modules: []string{"github.com/hanwen/go-fuse/v2", "golang.org/x/sys"}},
 	{
-		room: "cmd/sessionfs", may: []string{"fsnode", "store", "store/layout", "dag", "dag/render"},
-		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"},
+		room: "cmd/sessionfs", may: []string{"fsnode", "store", "store/layout", "dag", "dag/render", "docs"},
+		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/BurntSushi/toml", "golang.org/x/sys"},
 	},
+	{room: "docs"},
 	{room: "test/harness"},
 	{room: "test", may: []string{"..."}, modules: append(slices.Clone(storeModules), "github.com/rogpeppe/go-internal", "go.uber.org/goleak", "github.com/google/go-cmp")},
 	{room: "test/...", may: []string{"..."}, modules: append(slices.Clone(storeModules), "go.uber.org/goleak", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal")},
