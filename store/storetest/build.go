@@ -80,7 +80,7 @@ type built struct {
 }
 
 func (b *builder) build(text string) error {
-	if err := os.MkdirAll(b.root, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(b.root, ".locks"), 0o700); err != nil {
 		return err
 	}
 	for i, line := range strings.Split(text, "\n") {

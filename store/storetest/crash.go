@@ -44,13 +44,10 @@ func (l Loss) String() string {
 	return fmt.Sprintf("names:%s data:%s seed:%d", word[l.Names], word[l.Data], l.Seed)
 }
 
-// Killed is what a process finds after another was killed: nothing is lost.
-var Killed = Loss{}
-
-// Losses are n lawful outcomes of a power cut: the extremes first, then
-// mixtures that depend on seed.
+// Losses are n lawful outcomes of a power cut: the extremes first, nothing lost
+// before all of them, then mixtures that depend on seed.
 func Losses(n int, seed uint64) []Loss {
-	all := []Loss{{Names: Drop, Data: Drop}, {Names: Keep, Data: Drop}, {Names: Keep, Data: Keep}, {Names: Drop, Data: Keep}}
+	all := []Loss{{}, {Names: Drop, Data: Drop}, {Names: Keep, Data: Drop}, {Names: Drop, Data: Keep}}
 	for i := uint64(0); len(all) < n; i++ {
 		all = append(all, Loss{Names: Some, Data: Some, Seed: seed + i})
 	}
@@ -72,17 +69,14 @@ func LoadTree(root string) (*Tree, error) {
 
 // After returns the remembered directory as the disk may hold it when the power
 // goes after the given number of steps. All times lie before the start of this
-// machine, as they would after a restart, unless the loss is Killed. The memory
-// is not changed, so that it can be asked again.
+// machine, as they would after a restart. The memory is not changed, so that it
+// can be asked again.
 func (d *Disk) After(steps int, loss Loss) *Tree {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.rec.begin.clone()
 	for _, s := range d.rec.steps[:steps] {
 		m.apply(s)
-	}
-	if loss == Killed {
-		return &Tree{m: m}
 	}
 	m.lose(loss)
 	return &Tree{m: m, when: beforeBoot()}

@@ -1,4 +1,0 @@
-package crash
-
-func loadRole([]string) int  { return 0 }
-func leaseRole([]string) int { return 0 }
