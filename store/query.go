@@ -72,6 +72,9 @@ func (q ListQuery) selects(row *jsonedit.Object) bool {
 
 func page(rows []listed, q ListQuery) []listed {
 	rows = rows[min(max(q.Offset, 0), len(rows)):]
+	if q.Limit < 0 {
+		return nil
+	}
 	if q.Limit > 0 {
 		rows = rows[:min(q.Limit, len(rows))]
 	}

@@ -178,6 +178,11 @@ func (s *Store) start(ctx context.Context) error {
 	if s.list, err = openListing(s); err != nil {
 		return err
 	}
+	if s.watch != nil {
+		// What changes from here on is looked at when there is a list to
+		// compare it with.
+		defer s.watch.start()
+	}
 	if s.opt.ReadOnly {
 		return s.list.load(ctx)
 	}

@@ -91,9 +91,12 @@ type ListQuery struct {
 	// Filters are equalities on row fields, raw JSON values; an "archived"
 	// filter lifts the default hiding. A JSON null is ignored.
 	Filters map[string][]byte
-	Limit   int // <= 0 = no limit
+	Limit   int // 0 = no limit, NoRows = none
 	Offset  int
 }
+
+// NoRows is the Limit of a query that wants no row: the peer's limit of 0.
+const NoRows = -1
 
 // NewSession describes a session to create.
 type NewSession struct {

@@ -40,7 +40,7 @@ type watcher struct {
 	done sync.WaitGroup
 }
 
-// newWatcher starts watching the root; nil when the system has no inotify
+// newWatcher watches the root; nil when the system has no inotify
 // instance left, which costs only freshness without asking.
 func newWatcher(s *Store) *watcher {
 	fw, err := fsnotify.NewWatcher()
@@ -56,9 +56,13 @@ func newWatcher(s *Store) *watcher {
 	}
 	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]string{}, hints: map[string][]string{}, busy: map[string]bool{}}
 	w.followRoot()
+	return w
+}
+
+// start begins to follow the events, those since newWatcher first.
+func (w *watcher) start() {
 	w.done.Add(1)
 	go w.loop()
-	return w
 }
 
 // followRoot watches the directories in which sessions come and go, and the
