@@ -76,6 +76,8 @@ func (t *tree) newControlDir() *vnode.List {
 		{Name: "store", Found: vnode.Found{Node: t.newFresh(l, "store", constant(t.st.Root()+"\n"))}},
 		{Name: "errors", Found: vnode.Found{Node: t.newFresh(l, "errors", t.refused.text)}},
 		{Name: "failed", Found: vnode.Found{Node: t.newFailed(l)}},
+		{Name: "metrics", Found: vnode.Found{Node: t.newMetrics(l)}},
+		{Name: "ctl", Found: vnode.Found{Node: t.newRootControl(l)}},
 	}
 	l.Entries, l.Find = table.Entries, table.Find
 	return l

@@ -3,7 +3,6 @@ package fsnode
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -20,16 +19,27 @@ const (
 )
 
 // ctlHelp is the first part of what reading ctl shows.
-const ctlHelp = `# commands, one a line:
-#   head <ref>          move the head to a node, a branch or a prefix of an id
-#   begin               begin a run; it belongs to the open file
-#   end [failed]        end it
-#   commit [<message>]  commit what changed
+const ctlHelp = `# commands, one a line; words may be quoted, the last argument takes the rest:
+#   head <ref>                  move the head to a node, a branch or a prefix of an id
+#   retry <node>                back to the question that a reply answers
+#   edit <node> <text>          ask a question anew, beside the old one
+#   sibling <node> next|prev|<n>  to another version of a message
+#   leaf [<node>]               down to the end under a node
+#   checkout <branch>           to the end of a branch
+#   name <node> <name>          give a node a branch name
+#   delete <branch>             delete a branch's own messages
+#   attach <branch> [<anchor>]  point to a branch from a node
+#   rewind <user-node>          back to before a question
+#   commit [<message>]          commit what changed
+#   begin                       begin a run; it belongs to the open file
+#   end [failed]                end it
 # the last outcomes, newest last:
 `
 
 // outcomes are the results of the last commands of a session.
 type outcomes struct {
+	help string // what a reader sees first
+
 	mu    sync.Mutex // leaf
 	lines []string
 	at    time.Time
@@ -60,7 +70,7 @@ func (o *outcomes) text() ([]byte, time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var b strings.Builder
-	b.WriteString(ctlHelp)
+	b.WriteString(o.help)
 	for _, l := range o.lines {
 		b.WriteString(l)
 		b.WriteByte('\n')
@@ -107,16 +117,16 @@ type commands struct {
 
 // Run runs a line and notes its outcome.
 func (c *commands) Run(ctx context.Context, line string) error {
-	word, rest, _ := strings.Cut(line, " ")
-	rest = unquote(strings.TrimSpace(rest))
-	result, err := c.do(ctx, word, rest)
-	if err != nil {
-		_, code := errnoOf(err)
-		c.note(fmt.Sprintf("error %s %s: %s", orDash(string(code)), word, reason(err)))
-		return err
+	word, rest, err := cutWord(line)
+	var result string
+	if err == nil {
+		result, err = c.do(ctx, word, rest)
+	} else {
+		err = c.invalid(line, err)
 	}
-	c.note(strings.TrimSpace("ok " + word + " " + result))
-	return nil
+	c.s.ctl.note(word, result, err, c.s.t.now())
+	c.file.Changed() // written by direct I/O, so this waits for nobody
+	return err
 }
 
 func (c *commands) note(line string) {
@@ -131,37 +141,11 @@ func orDash(s string) string {
 	return s
 }
 
-// unquote takes the quotes off an argument that is quoted as a whole.
-func unquote(s string) string {
-	if n := len(s); n >= 2 && (s[0] == '"' || s[0] == '\'') && s[n-1] == s[0] {
-		return s[1 : n-1]
-	}
-	return s
-}
-
-func (c *commands) do(ctx context.Context, word, rest string) (string, error) {
-	st, id := c.s.t.st, c.s.id
-	switch word {
-	case "head":
-		return st.SetHead(ctx, id, rest, store.HeadMove{})
-	case "begin":
-		return "", c.begin(ctx, rest)
-	case "end":
-		return "", c.end(ctx, rest)
-	case "commit":
-		return c.commit(ctx, rest)
-	}
-	return "", c.invalid(word, errors.New("unknown command"))
-}
-
 func (c *commands) invalid(word string, why error) error {
 	return &store.Error{Code: store.Invalid, Op: "ctl", Session: c.s.id, Ref: word, Err: why, Hint: "read the file for the commands"}
 }
 
-func (c *commands) begin(ctx context.Context, rest string) error {
-	if rest != "" {
-		return c.invalid("begin", errors.New("takes no argument"))
-	}
+func (c *commands) begin(ctx context.Context) error {
 	if c.run != nil {
 		return &store.Error{Code: store.RunActive, Op: "begin run", Session: c.s.id, Err: errors.New("this file has begun a run already")}
 	}

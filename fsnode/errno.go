@@ -111,6 +111,7 @@ func passed(errno syscall.Errno) bool {
 // .sessionfs/errors, and logged where it is a fault rather than a refusal.
 func (t *tree) fail(_ context.Context, op, path string, err error) syscall.Errno {
 	errno, code := errnoOf(err)
+	t.meter.refused.Add(orDash(string(code)), 1)
 	t.refused.add(refusal{time: t.now(), op: op, path: path, errno: unix.ErrnoName(errno), code: code, text: clip(reason(err))})
 	if errno == syscall.EIO && code == "" {
 		t.log.Error("operation failed", "op", op, "path", path, "err", err)

@@ -89,6 +89,9 @@ type record struct {
 	// late, when not nil, is asked when the record is sent: what needs more
 	// than memory to be found out.
 	late func() []changer
+	// known, when not nil, is asked when the record is sent for listings of
+	// which only the kernel's own knowledge tells that they were handed out.
+	known func() []*vnode.List
 }
 
 // pending is a list of records that may not have been sent yet. Its methods
@@ -127,10 +130,10 @@ const barrier = "\x01"
 // Swapped takes a session's new state over. It is called with the session's
 // lock held and touches only memory.
 func (t *tree) Swapped(c store.Change) {
-	if c.New != nil {
-		t.noteRow(c.ID, c.New.Archived, c.New.Updated)
-	}
 	t.mu.Lock()
+	if c.New != nil {
+		t.noteRowLocked(c.ID, c.New.Archived, c.New.Updated, t.rows[c.ID].after(c.Old, c.New))
+	}
 	s := t.sessions[c.ID]
 	t.mu.Unlock()
 	if s != nil && c.New != nil {
@@ -149,6 +152,9 @@ func (t *tree) Published(ctx context.Context, c store.Change) {
 	h := heldBy(ctx)
 	t.mu.Lock()
 	s := t.sessions[c.ID]
+	if s != nil && c.Commit {
+		s.noteCommit()
+	}
 	recs, keys := t.pend.copy()
 	t.mu.Unlock()
 	var own []uint64
@@ -182,7 +188,11 @@ func (t *tree) send(h *held, recs []*record) {
 				after = append(after, g)
 			}
 		}
-		for _, d := range r.listings {
+		listings := r.listings
+		if r.known != nil {
+			listings = slices.Concat(listings, r.known())
+		}
+		for _, d := range listings {
 			if !slices.Contains(dirs, d) {
 				dirs = append(dirs, d)
 			}
@@ -198,6 +208,7 @@ func (t *tree) send(h *held, recs []*record) {
 	for _, d := range dirs {
 		d.Changed()
 	}
+	t.meter.notified.Add("listing", uint64(len(dirs)))
 	sent := map[changer]bool{}
 	for _, r := range recs {
 		changed := r.changed
@@ -213,7 +224,10 @@ func (t *tree) send(h *held, recs []*record) {
 		for _, n := range r.attrs {
 			n.AttrChanged()
 		}
+		t.meter.notified.Add("attributes", uint64(len(r.attrs)))
+		t.meter.notified.Add("name", uint64(len(r.gone)))
 	}
+	t.meter.notified.Add("content", uint64(len(sent)))
 	t.later.add(after)
 }
 

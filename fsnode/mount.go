@@ -39,6 +39,9 @@ type Config struct {
 	FailedDir string
 	// Log receives warnings; nil discards them. Message text is never logged.
 	Log *slog.Logger
+	// CommitTrees makes commits/ show directories, each the tree at a commit,
+	// in the place of texts.
+	CommitTrees bool
 	// Debug logs every request at debug level.
 	Debug bool
 	// Version is shown in .sessionfs/version.
@@ -108,7 +111,7 @@ func start(ctx context.Context, cfg Config, point string, sp *spool.Spool) (*Mou
 	m := &Mount{t: t, point: point, done: make(chan struct{}), ready: make(chan struct{})}
 	m.cancel = t.st.Subscribe(t)
 	if err = t.loadRows(ctx); err == nil {
-		m.srv, err = fuse.NewServer(wire{raw}, point, &opt)
+		m.srv, err = fuse.NewServer(metered{wire{raw}, &t.meter}, point, &opt)
 	}
 	if err != nil {
 		m.cancel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -14,34 +15,59 @@ import (
 
 // The directories of a session that hold real files.
 const (
-	workDir       = "workdir"
-	attachmentDir = workDir + "/attachments"
+	workDir        = "workdir"
+	attachmentName = "attachments"
+	attachmentDir  = workDir + "/" + attachmentName
+	contextDir     = "context"
 )
 
-// newAttachments makes attachments/: a real directory of the session's
-// repository.
-func (s *session) newAttachments() vnode.Found {
-	pass := vnode.NewPass(vnode.PassConfig{
-		Open: func(context.Context) (int, error) {
-			return vnode.OpenBeneath(s.v.Load().sn.Dir, attachmentDir)
-		},
-		Ensure: func(context.Context) error { return s.makeReal(attachmentDir) },
-		ReadOnly: func() bool {
-			v := s.v.Load()
-			return s.t.readOnly || v.sn.Legacy || !v.sn.Openable || s.gone.Load()
-		},
-		OnChange: func() { s.t.st.Dirty(s.id) },
-		Salt:     vnode.Ino(s.t.st.Root()),
-		Absent: func(out *fuse.Attr) {
-			sn := s.v.Load().sn
-			out.Owner = fuse.Owner{Uid: sn.UID, Gid: sn.GID}
-			out.SetTimes(&sn.Created, &sn.Created, &sn.Created)
-		},
-		Statfs: s.dir.Statfs,
-	})
-	id := s.ident("dir", "attachments")
+// newPass makes a real directory of the session's repository.
+func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
+	cfg.Open = func(context.Context) (int, error) { return vnode.OpenBeneath(s.v.Load().sn.Dir, rel) }
+	cfg.Salt = vnode.Ino(s.t.st.Root())
+	cfg.Absent = func(out *fuse.Attr) {
+		sn := s.v.Load().sn
+		out.Owner = fuse.Owner{Uid: sn.UID, Gid: sn.GID}
+		out.SetTimes(&sn.Created, &sn.Created, &sn.Created)
+	}
+	cfg.Statfs = s.dir.Statfs
+	pass := vnode.NewPass(cfg)
+	id := s.ident("dir", name)
 	vnode.PlaceForeign(context.Background(), &s.dir.Inode, pass, id, s.gen)
 	return vnode.Found{Foreign: pass, Identity: id, Policy: policyOf(kindDirectory, true)}
+}
+
+// newReal makes attachments/ and workdir/, between which files can be renamed
+// and linked. The one stands in the other on the disk; in the mount there is a
+// link, as a directory with two names is none that the kernel can follow.
+func (s *session) newReal() (attachments, work vnode.Found) {
+	group := vnode.NewPassGroup()
+	cfg := func(rel string) vnode.PassConfig {
+		return vnode.PassConfig{
+			Ensure: func(context.Context) error { return s.makeReal(rel) },
+			ReadOnly: func() bool {
+				v := s.v.Load()
+				return s.t.readOnly || v.sn.Legacy || !v.sn.Openable || s.gone.Load()
+			},
+			OnChange: func() { s.t.st.Dirty(s.id) },
+			Group:    group,
+		}
+	}
+	attachments = s.newPass(attachmentName, attachmentDir, cfg(attachmentDir))
+	w := cfg(workDir)
+	w.Links = map[string]string{attachmentName: "../" + attachmentName}
+	return attachments, s.newPass(workDir, workDir, w)
+}
+
+// newContext makes context/: real files that are only read, as they are a
+// record.
+func (s *session) newContext() vnode.Found {
+	return s.newPass(contextDir, contextDir, vnode.PassConfig{
+		ReadOnly: func() bool { return true },
+		Refuse: func() syscall.Errno {
+			return s.t.fail(context.Background(), "write", s.dir.Path(nil)+"/"+contextDir, vnode.Immutable)
+		},
+	})
 }
 
 // makeReal makes a directory below the session's and those above it, owned by

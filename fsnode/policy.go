@@ -13,14 +13,18 @@ const (
 	kindConstant   kind = iota // README.txt: never changes
 	kindDirectory              // a directory whose name stays
 	kindSession                // sessions/<id>, archived/<id>
-	kindLive                   // a file whose text changes: head_id, transcript.md, fields/*
+	kindLive                   // a file whose text changes: transcript.md, fields/* that are fixed
+	kindWritable               // one that can be written: head_id, meta.json, fields/*
 	kindRecord                 // history/*: changes hardly ever, may vanish
 	kindNode                   // nodes/*: a rename takes the name away, and it stays
 	kindMessage                // messages/*: a slot, see messages.go
+	kindEditable               // messages/* that can be written
 	kindBranch                 // branch/*: names come and go by any writer
 	kindBranchLink             // branch/<name>/*
 	kindScratch                // editors' files: a rename takes the name away
 	kindFresh                  // asked each time: .sessionfs/errors, failed/*
+	kindAsked                  // names and objects that are kept nowhere: dag/*/*, views/*/*
+	kindCommit                 // commits/*: the name may go, what it means does not change
 )
 
 // long is how long the kernel keeps what it is notified about.
@@ -51,13 +55,20 @@ func policyOf(k kind, watched bool) vnode.Policy {
 		// The name is asked about at each use, and the answer brings the
 		// attributes along.
 		return vnode.Policy{Lookup: long, Attr: long, Keep: true}
+	case kindWritable:
+		// An editor renames the name to that of its backup, and it stays.
+		return vnode.Policy{Attr: long, Keep: true}
+	case kindEditable:
+		return vnode.Policy{Lookup: long, Attr: long, Keep: true}
 	case kindMessage, kindBranchLink:
 		return vnode.Policy{Entry: long, Lookup: long, Attr: long, Keep: true}
 	case kindBranch:
 		return vnode.Policy{Attr: long}
 	case kindFresh:
 		return vnode.Policy{Entry: long}
-	case kindScratch:
+	case kindCommit:
+		return vnode.Policy{Lookup: long, Attr: long, Keep: true}
+	case kindScratch, kindAsked:
 		return vnode.Policy{}
 	}
 	return vnode.Policy{}

@@ -17,12 +17,14 @@ func (t *tree) newRoot(opt fuse.MountOptions) fuse.RawFileSystem {
 	raw := vnode.NewFS(t.root, opt)
 	t.active, t.archived = t.newSessions("sessions", false), t.newSessions("archived", true)
 	t.index = t.newIndex()
+	views := t.newViews()
 	readme := t.newConstant("README.txt", readmeText)
 	table := vnode.Table{
 		{Name: "README.txt", Found: vnode.Found{Node: readme}},
 		{Name: "index.json", Found: vnode.Found{Node: t.index}},
 		{Name: "sessions", Found: vnode.Found{Node: t.active}},
 		{Name: "archived", Found: vnode.Found{Node: t.archived}},
+		{Name: "views", Found: vnode.Found{Node: views}},
 		{Name: ".sessionfs", Found: vnode.Found{Node: t.newControlDir()}},
 	}
 	t.root.Entries, t.root.Find = table.Entries, table.Find

@@ -28,6 +28,7 @@ type session struct {
 	files  atomic.Pointer[sessionFiles] // set once it is open
 	v      atomic.Pointer[view]         // written with mu held
 	used   atomic.Int64                 // when it was last looked into, Unix ns
+	told   atomic.Bool                  // the kernel was told to forget it, see pins.go
 
 	mu       sync.Mutex // leaf: guards what follows
 	bump     int64      // ns added to the directory's time for each other listing
@@ -36,7 +37,7 @@ type session struct {
 	records  map[string]*vnode.File // by history file
 	fields   map[string]*vnode.File
 	branches map[string]*branchDir
-	scratch  map[string]*scratchLink
+	shelves  []*shelf // scratch files; the session's own directory first
 	pend     pending
 
 	ctl outcomes
@@ -55,7 +56,7 @@ func newSession(t *tree, id, name string, gen uint64) *session {
 	s := &session{
 		t: t, id: id, gen: gen,
 		slots: map[string]*slot{}, nodes: map[string]*vnode.File{}, records: map[string]*vnode.File{},
-		fields: map[string]*vnode.File{}, branches: map[string]*branchDir{}, scratch: map[string]*scratchLink{},
+		fields: map[string]*vnode.File{}, branches: map[string]*branchDir{},
 	}
 	s.dir = &vnode.List{
 		Base: vnode.Base{Env: t.env, ID: sessionIdent(id), Gen: gen, Policy: policyOf(kindSession, true), Stat: s.dirStat},
@@ -63,7 +64,8 @@ func newSession(t *tree, id, name string, gen uint64) *session {
 		Entries: s.entries, Find: s.find,
 		Forgot: func() { t.reaper.add(s) },
 	}
-	s.dir.Verbs = s.dirVerbs()
+	s.ctl.help = ctlHelp
+	s.newTop()
 	vnode.Place(context.Background(), &t.active.Inode, s.dir)
 	return s
 }
@@ -111,6 +113,7 @@ func (s *session) open(ctx context.Context) (*sessionFiles, error) {
 	s.files.Store(f)
 	s.mu.Unlock()
 	s.dir.Changed() // its owner may be another than the store's
+	s.t.noteOpen()
 	return f, nil
 }
 
@@ -174,7 +177,8 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 	r.listings = append(r.listings, f.branches)
 	same := sameRecord(old.sn, cur.sn)
 	if !same {
-		r.listings = append(r.listings, f.nodes, f.history)
+		r.listings = append(r.listings, f.nodes, f.history, f.derived.dag)
+		r.known = f.knownDAG(old, cur)
 	}
 	if f.shown(old) != f.shown(cur) {
 		s.bump++
@@ -262,7 +266,7 @@ func (s *session) entries(ctx context.Context) ([]fuse.DirEntry, error) {
 			out[i] = f.findHead(s).Entry("head")
 		}
 	}
-	return append(out, s.scratchEntries()...), nil
+	return append(out, s.top().entries()...), nil
 }
 
 // find finds a name in the session's directory.
@@ -273,7 +277,7 @@ func (s *session) find(ctx context.Context, name string) (vnode.Found, error) {
 	}
 	found, err := f.table.Find(ctx, name)
 	if err != nil {
-		return s.findScratch(name)
+		return s.top().find(name)
 	}
 	if name == "head" {
 		return f.findHead(s), nil
@@ -285,9 +289,10 @@ func (s *session) find(ctx context.Context, name string) (vnode.Found, error) {
 // still knows it or was just given it again; always when forced. It reports
 // whether it did.
 func (s *session) release(force bool) bool {
+	scratch := s.hasScratch()
 	s.t.mu.Lock()
 	idle := s.t.now().UnixNano()-s.used.Load() > int64(reapAfter/2)
-	if !force && (s.dir.InUse() || !idle) {
+	if !force && (s.dir.InUse() || !idle || !s.gone.Load() && scratch) {
 		s.t.mu.Unlock()
 		return false
 	}
@@ -298,9 +303,11 @@ func (s *session) release(force bool) bool {
 	s.t.mu.Unlock()
 	s.openMu.Lock()
 	defer s.openMu.Unlock()
+	s.clearScratch()
 	if s.unpin != nil {
 		s.unpin()
 		s.unpin = nil
+		s.t.noteClosed(s)
 	}
 	return true
 }

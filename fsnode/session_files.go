@@ -19,6 +19,7 @@ type sessionFiles struct {
 	headID, meta, transcript, problems, control *vnode.File
 	messages, branches, nodes, history          *vnode.List
 	fields, appends                             *vnode.List
+	derived                                     *derived
 }
 
 // newFiles makes the fixed entries, placed, in the order of
@@ -32,11 +33,13 @@ func (s *session) newFiles(watched bool) *sessionFiles {
 	f.nodes = s.newNodes(watched)
 	f.history = s.newHistory(watched)
 	f.fields = s.newFields(watched)
-	f.meta = s.newText(watched, "meta.json", 0o400, func(v *view) ([]byte, error) { return v.sn.MetaJSON(), nil })
+	f.meta = s.newMeta(watched)
 	f.transcript = s.newTranscript(watched)
 	f.problems = s.newText(watched, "problems.txt", 0o400, func(v *view) ([]byte, error) { return problemsText(v), nil })
 	f.appends = s.newAppends(watched)
 	f.control = s.newControl(watched)
+	f.derived = s.newDerived(watched)
+	attachments, work := s.newReal()
 	open := s.when(func(v *view) bool { return v.sn.Openable })
 	f.table = vnode.Table{
 		{Name: "head", Found: vnode.Found{Node: f.head}, Show: s.when(func(v *view) bool {
@@ -54,8 +57,10 @@ func (s *session) newFiles(watched bool) *sessionFiles {
 		{Name: "problems.txt", Found: vnode.Found{Node: f.problems}, Show: s.when(func(v *view) bool { return len(v.sn.Problems) > 0 })},
 		{Name: "append", Found: vnode.Found{Node: f.appends}, Show: open},
 		{Name: "ctl", Found: vnode.Found{Node: f.control}, Show: open},
-		{Name: "attachments", Found: s.newAttachments(), Show: open},
+		{Name: "attachments", Found: attachments, Show: open},
+		{Name: "workdir", Found: work, Show: open},
 	}
+	f.table = append(f.table, f.derived.rows(s, open)...)
 	return f
 }
 
@@ -71,7 +76,7 @@ func (s *session) place(n vnode.Node) {
 
 // live lists what every change of the session may change.
 func (f *sessionFiles) live() []changer {
-	return []changer{f.head, f.headID, f.meta, f.transcript, f.problems, f.messages, f.branches, f.nodes, f.history, f.fields}
+	return append(f.derived.live(), f.head, f.headID, f.meta, f.transcript, f.problems, f.messages, f.branches, f.nodes, f.history, f.fields)
 }
 
 // shown tells which names that come and go a view shows.

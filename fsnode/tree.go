@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,11 +46,23 @@ type Store interface {
 	Begin(ctx context.Context, id string) (*store.Run, error)
 	CommitTurn(ctx context.Context, id, message string) (c store.Commit, ok bool, err error)
 	Dirty(id string)
+	ProjectNames(known any) (names map[string]string, version any)
+	Retry(ctx context.Context, id string, ref store.Ref) (node string, err error)
+	Edit(ctx context.Context, id string, ref store.Ref, text string) (node string, err error)
+	EditOnBranch(ctx context.Context, id, node, text string) (made string, err error)
+	MergeMeta(ctx context.Context, id string, seen [][]byte, text []byte) error
+	Sibling(ctx context.Context, id string, ref store.Ref, which string) (node string, err error)
+	Leaf(ctx context.Context, id string, ref store.Ref) (node string, err error)
+	Checkout(ctx context.Context, id string, ref store.Ref) (node string, err error)
+	DeleteBranch(ctx context.Context, id string, ref store.Ref) (store.DeletedBranch, error)
+	Attach(ctx context.Context, a store.AttachSpec) (store.Attached, error)
+	Rewind(ctx context.Context, id string, ref store.Ref, confirm string) (*store.RewindPlan, error)
 }
 
 var (
 	_ Store          = (*store.Store)(nil)
 	_ store.Observer = (*tree)(nil)
+	_ store.Meter    = (*tree)(nil)
 )
 
 // tree is one mounted tree: what all its nodes share.
@@ -70,6 +83,12 @@ type tree struct {
 	refused                *refusals
 	later                  *later
 	reaper                 *reaper
+	seen                   seen
+	meter                  meter
+	texts                  *textCache
+	commitTrees            bool // commits/ shows directories
+	maxOpen                int
+	opened, told           atomic.Int64 // open sessions, and those that the kernel was told to forget
 
 	rowMu sync.Mutex // level 0: one reading of a row at a time
 
@@ -81,6 +100,8 @@ type tree struct {
 	indexAt  time.Time         // when index.json last changed
 	indexGen uint64
 	gen      uint64 // numbers the session objects
+	views    [len(viewKinds)]viewState
+	projects any // the version of the project registry that rows follow
 	pend     pending
 }
 
@@ -89,6 +110,7 @@ type row struct {
 	name     string
 	archived bool
 	updated  time.Time
+	facets
 }
 
 // listState is the state of sessions/ or archived/.
@@ -100,13 +122,14 @@ type listState struct {
 func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
 	t := &tree{
 		st: cfg.Store, sp: sp, log: cfg.Log, now: time.Now, readOnly: cfg.ReadOnly || cfg.Store.ReadOnly(),
-		version: cfg.Version, refused: &refusals{},
+		version: cfg.Version, refused: &refusals{}, commitTrees: cfg.CommitTrees, maxOpen: maxOpen,
 		sessions: map[string]*session{}, rows: map[string]row{}, ids: map[string]string{},
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.started = t.now()
+	t.texts = newTextCache(maxTexts, &t.meter)
 	var st syscall.Stat_t
 	if err := syscall.Stat(t.st.Root(), &st); err != nil {
 		return nil, err
@@ -126,7 +149,7 @@ func (t *tree) loadRows(ctx context.Context) error {
 		return err
 	}
 	for _, r := range rows {
-		t.noteRow(r.ID, r.Archived, t.rowTime(r))
+		t.noteRow(r.ID, r.Archived, t.rowTime(r), facetsOf(r))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,16 +161,24 @@ func (t *tree) loadRows(ctx context.Context) error {
 		l.mtime = latest(l.mtime, r.updated)
 		t.indexAt = latest(t.indexAt, r.updated)
 	}
+	for i := range t.views {
+		t.views[i].mtime = latest(t.made, t.lists[0].mtime)
+	}
 	return nil
 }
 
 // noteRow takes over what a listing shows of a session.
-func (t *tree) noteRow(id string, archived bool, updated time.Time) {
+func (t *tree) noteRow(id string, archived bool, updated time.Time, f facets) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.noteRowLocked(id, archived, updated, f)
+}
+
+// noteRowLocked is noteRow. Requires t.mu.
+func (t *tree) noteRowLocked(id string, archived bool, updated time.Time, f facets) {
 	updated = updated.Truncate(time.Microsecond)
 	old, known := t.rows[id]
-	n := row{name: old.name, archived: archived, updated: updated}
+	n := row{name: old.name, archived: archived, updated: updated, facets: f}
 	if !known {
 		n.name = render.EscapeName(id)
 	}
@@ -163,6 +194,7 @@ func (t *tree) noteRow(id string, archived bool, updated time.Time) {
 	if !known || old.archived != archived {
 		t.touchListLocked(r, archived)
 	}
+	t.touchViewsLocked(r, id, old, n)
 	t.touchRowLocked(r, id)
 	t.pend.add(r)
 }
@@ -191,6 +223,7 @@ func (t *tree) dropRow(id string) {
 	delete(t.ids, old.name)
 	r := &record{gone: []goneName{{t.listOf(old.archived), old.name}}}
 	t.touchListLocked(r, old.archived)
+	t.touchViewsLocked(r, id, old, row{})
 	t.touchRowLocked(r, id)
 	t.pend.add(r)
 	if s := t.sessions[id]; s != nil {
@@ -262,7 +295,7 @@ func (t *tree) refreshRow(ctx context.Context, id string) {
 	r, err := t.st.Row(context.WithoutCancel(ctx), id)
 	switch {
 	case err == nil:
-		t.noteRow(id, r.Archived, t.rowTime(r))
+		t.noteRow(id, r.Archived, t.rowTime(r), facetsOf(r))
 	case errors.Is(err, store.NotFound):
 		t.dropRow(id)
 	default:
@@ -308,6 +341,6 @@ func (t *tree) find(archived bool, name string) (vnode.Found, error) {
 		return vnode.Found{}, vnode.NotFound
 	}
 	s := t.sessionLocked(id)
-	s.used.Store(t.now().UnixNano())
+	t.noteUsed(s)
 	return vnode.Found{Node: s.dir}, nil
 }

@@ -10,10 +10,11 @@ import (
 func TestTreeOfASession(t *testing.T) {
 	b := newBench(t, nil)
 	b.chat("s1")
-	if got, want := b.list(""), []string{"README.txt", "index.json", "sessions", "archived", ".sessionfs"}; !slices.Equal(got, want) {
+	if got, want := b.list(""), []string{"README.txt", "index.json", "sessions", "archived", "views", ".sessionfs"}; !slices.Equal(got, want) {
 		t.Errorf("root: %q, want %q", got, want)
 	}
-	want := []string{"head", "head_id", "messages", "branch", "nodes", "history", "fields", "meta.json", "transcript.md", "append", "ctl", "attachments"}
+	want := []string{"head", "head_id", "messages", "branch", "nodes", "history", "fields", "meta.json", "transcript.md", "append", "ctl", "attachments", "workdir",
+		"dag", "transcript.jsonl", "graph.txt", "graph.dot", "context", "commits"}
 	if got := b.list("sessions/s1"); !slices.Equal(got, want) {
 		t.Errorf("session: %q, want %q", got, want)
 	}

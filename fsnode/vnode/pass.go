@@ -26,8 +26,11 @@ type PassConfig struct {
 	// Ensure makes the directory, before the first thing is created in it.
 	// nil: creating in a missing directory is ENOENT.
 	Ensure func(ctx context.Context) error
-	// ReadOnly reports whether changes are refused with EROFS now. nil: never.
+	// ReadOnly reports whether changes are refused now. nil: never.
 	ReadOnly func() bool
+	// Refuse is asked for the errno of such a refusal, and may keep a record
+	// of it. nil: EROFS.
+	Refuse func() syscall.Errno
 	// OnChange is called after each successful change, and when a file that
 	// was open for writing is closed changed. It may be called too often.
 	OnChange func()
@@ -138,6 +141,14 @@ var (
 )
 
 func (c *PassConfig) readOnly() bool { return c.ReadOnly != nil && c.ReadOnly() }
+
+// refusal is the errno of a change that readOnly refuses.
+func (c *PassConfig) refusal() syscall.Errno {
+	if c.Refuse != nil {
+		return c.Refuse()
+	}
+	return syscall.EROFS
+}
 
 func (c *PassConfig) changed() {
 	if c.OnChange != nil {

@@ -15,7 +15,7 @@ import (
 // change opens this directory in order to change the entry called name.
 func (p *Pass) change(ctx context.Context, name string, create bool) (passRef, syscall.Errno) {
 	if p.cfg != nil && p.cfg.readOnly() {
-		return passRef{}, syscall.EROFS
+		return passRef{}, p.cfg.refusal()
 	}
 	if name == "." || name == ".." || strings.ContainsRune(name, '/') {
 		return passRef{}, syscall.EINVAL // no kernel sends that
@@ -34,7 +34,7 @@ func (p *Pass) change(ctx context.Context, name string, create bool) (passRef, s
 		return passRef{}, errno
 	}
 	if dir.cfg.readOnly() {
-		errno = syscall.EROFS
+		errno = dir.cfg.refusal()
 	} else if dir.hidden(name) {
 		errno = dir.refusal(name, create)
 	}

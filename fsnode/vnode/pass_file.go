@@ -136,7 +136,7 @@ func (p *Pass) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	}
 	if writes(flags) && ref.cfg.readOnly() {
 		ref.close()
-		return nil, 0, syscall.EROFS
+		return nil, 0, ref.cfg.refusal()
 	}
 	h, err := p.newFile(ref, flags)
 	if err != nil {
@@ -186,7 +186,7 @@ func (h *passFile) Write(ctx context.Context, data []byte, off int64) (uint32, s
 // Writev implements fs.FileWritever.
 func (h *passFile) Writev(_ context.Context, data [][]byte, off int64) (written uint32, errno syscall.Errno) {
 	if h.cfg.readOnly() {
-		return 0, syscall.EROFS
+		return 0, h.cfg.refusal()
 	}
 	err := ignoringEINTR(func() error {
 		n, err := unix.Pwritev(h.fd, data, off)
@@ -241,7 +241,7 @@ func (h *passFile) Release(context.Context) syscall.Errno {
 // Allocate implements fs.FileAllocater.
 func (h *passFile) Allocate(_ context.Context, off, size uint64, mode uint32) syscall.Errno {
 	if h.cfg.readOnly() {
-		return syscall.EROFS
+		return h.cfg.refusal()
 	}
 	err := ignoringEINTR(func() error { return unix.Fallocate(h.fd, mode, int64(off), int64(size)) })
 	if err == nil {
@@ -295,7 +295,7 @@ func (p *Pass) CopyFileRange(_ context.Context, fhIn gofs.FileHandle, offIn uint
 		return 0, syscall.EXDEV
 	}
 	if out.cfg.readOnly() {
-		return 0, syscall.EROFS
+		return 0, out.cfg.refusal()
 	}
 	from, to := int64(offIn), int64(offOut)
 	n, err := unix.CopyFileRange(in.fd, &from, out.fd, &to, int(min(size, 1<<30)), int(flags))

@@ -97,7 +97,7 @@ func (p *Pass) withObject(ctx context.Context, fn func(passRef) error) syscall.E
 func (p *Pass) Setattr(ctx context.Context, f gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	errno := p.withObject(ctx, func(ref passRef) error {
 		if ref.cfg.readOnly() {
-			return syscall.EROFS
+			return ref.cfg.refusal()
 		}
 		if err := p.setAttr(ctx, ref, f, in); err != nil {
 			return err

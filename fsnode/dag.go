@@ -1,0 +1,254 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/sessionfs/sessionfs/dag"
+	"github.com/sessionfs/sessionfs/dag/render"
+	"github.com/sessionfs/sessionfs/fsnode/vnode"
+)
+
+// dag/ holds a directory for each node of the graph, with a link for each of
+// its edges. Nothing of it is kept: a directory is made at each lookup and the
+// kernel keeps the first; a link's inode stands for its target, so that
+// another target is another link, whose name the kernel asks for at each use.
+// Which directories the kernel may have read is known from go-fuse's own tree.
+
+// The names of a node's directory.
+const (
+	dagText        = "text"
+	dagJSON        = "json"
+	dagPredecessor = "predecessor"
+	dagCaller      = "caller"
+	dagChildren    = "children"
+	dagCallees     = "callees"
+)
+
+// newDAG makes dag/.
+func (s *session) newDAG(watched bool) *vnode.List {
+	l := s.newList(watched, "dag", func(_ context.Context, v *view) ([]fuse.DirEntry, error) {
+		nodes := v.dagNodes()
+		out := make([]fuse.DirEntry, len(nodes))
+		for i, n := range nodes {
+			name := render.EscapeName(n.ID)
+			out[i] = vnode.DirEntry(name, s.ident("dag", name))
+		}
+		return out, nil
+	})
+	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return vnode.Found{}, err
+		}
+		n, ok := v.dagNode(name)
+		if !ok {
+			return vnode.Found{}, vnode.NotFound
+		}
+		return s.findDAGNode(l, n.ID, name), nil
+	}
+	return l
+}
+
+// dagNodes are the nodes that dag/ shows: those of nodes/.
+func (v *view) dagNodes() []dag.Node {
+	out := make([]dag.Node, 0, v.sn.Index.Len())
+	for i := range v.sn.Index.Len() {
+		n := v.sn.Index.At(i)
+		if last, ok := v.sn.Index.Position(n.ID); ok && last == i && n.ID != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// dagNode finds the node of a name in dag/.
+func (v *view) dagNode(name string) (dag.Node, bool) {
+	n, ok := v.sn.Index.Get(render.UnescapeName(name))
+	if ok && n.ID != "" && render.EscapeName(n.ID) == name {
+		return n, true
+	}
+	for n := range v.sn.Index.All() { // a name that had to be cut
+		if len(n.ID) > 60 && render.EscapeName(n.ID) == name {
+			return n, true
+		}
+	}
+	return dag.Node{}, false
+}
+
+// edge is a link of a node's directory.
+type edge struct{ name, target string }
+
+// edges are the links that stand directly in a node's directory. An edge to a
+// node that is not there is none.
+func (v *view) edges(n dag.Node) []edge {
+	var out []edge
+	if e, ok := v.sn.Entry(n.ID); ok {
+		out = append(out, edge{dagText, "../../nodes/" + nodeName(e.File)}, edge{dagJSON, "../../history/" + e.File})
+	}
+	for _, to := range []edge{{dagPredecessor, n.Predecessor}, {dagCaller, n.Caller}} {
+		if _, ok := v.sn.Index.Get(to.target); ok && to.target != "" {
+			out = append(out, edge{to.name, "../" + render.EscapeName(to.target)})
+		}
+	}
+	return out
+}
+
+// followers are the links of a node's children/ or callees/.
+func (v *view) followers(id, which string) []edge {
+	nodes := v.sn.Index.Children
+	if which == dagCallees {
+		nodes = v.sn.Index.Callees
+	}
+	var out []edge
+	seen := map[string]bool{"": true}
+	for _, n := range nodes(id) {
+		if !seen[n.ID] {
+			seen[n.ID] = true
+			name := render.EscapeName(n.ID)
+			out = append(out, edge{name, "../../" + name})
+		}
+	}
+	return out
+}
+
+// dagList makes a directory of links below dag/.
+func (s *session) dagList(up *vnode.List, id, ident string, list func(*view, dag.Node) []edge) *vnode.List {
+	node := func(ctx context.Context) (*view, dag.Node, error) {
+		v, err := s.current(ctx)
+		if err != nil {
+			return nil, dag.Node{}, err
+		}
+		n, ok := v.sn.Index.Get(id)
+		if !ok {
+			return nil, dag.Node{}, vnode.Stale
+		}
+		return v, n, nil
+	}
+	l := &vnode.List{Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindAsked, true)}, Tag: s, Up: up}
+	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
+		if _, _, err := node(ctx); err != nil {
+			return vnode.Stat{}, err
+		}
+		return s.dirOf(ctx)
+	}
+	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
+		v, n, err := node(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var out []fuse.DirEntry
+		for _, e := range list(v, n) {
+			out = append(out, vnode.LinkEntry(e.name, edgeIdent(ident, e)))
+		}
+		return out, nil
+	}
+	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
+		v, n, err := node(ctx)
+		if errors.Is(err, vnode.Stale) {
+			return vnode.Found{}, vnode.NotFound
+		}
+		if err != nil {
+			return vnode.Found{}, err
+		}
+		for _, e := range list(v, n) {
+			if e.name == name {
+				return s.findEdge(l, id, edgeIdent(ident, e), e), nil
+			}
+		}
+		return vnode.Found{}, vnode.NotFound
+	}
+	s.place(l)
+	return l
+}
+
+func edgeIdent(dir string, e edge) string { return dir + "/" + e.name + " -> " + e.target }
+
+// findDAGNode returns dag/<id>/.
+func (s *session) findDAGNode(dir *vnode.List, id, name string) vnode.Found {
+	ident := s.ident("dag", name)
+	l := s.dagList(dir, id, ident, func(v *view, n dag.Node) []edge { return v.edges(n) })
+	links, edges := l.Find, l.Entries
+	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
+		out, err := edges(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, which := range []string{dagChildren, dagCallees} {
+			out = append(out, vnode.DirEntry(which, ident+"/"+which))
+		}
+		return out, nil
+	}
+	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
+		if name != dagChildren && name != dagCallees {
+			return links(ctx, name)
+		}
+		return vnode.Found{Node: s.dagList(l, id, ident+"/"+name, func(v *view, n dag.Node) []edge { return v.followers(n.ID, name) })}, nil
+	}
+	return vnode.Found{Node: l}
+}
+
+// findEdge returns a link of dag/. It has its node's time.
+func (s *session) findEdge(dir *vnode.List, id, ident string, e edge) vnode.Found {
+	l := &vnode.Link{
+		Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindAsked, true),
+			Stat: func(ctx context.Context) (vnode.Stat, error) {
+				v, err := s.current(ctx)
+				if err != nil {
+					return vnode.Stat{}, err
+				}
+				n, ok := v.sn.Index.Get(id)
+				if !ok {
+					return vnode.Stat{}, vnode.Stale
+				}
+				st := s.stat(v, 0o777, len(e.target))
+				if file, ok := v.sn.Entry(id); ok {
+					st.MTime = nodeTime(n, file, s.t.now())
+				}
+				return st, nil
+			}},
+		Target: func(context.Context) (string, error) { return e.target, nil },
+	}
+	vnode.Place(context.Background(), &dir.Inode, l)
+	return vnode.Found{Node: l}
+}
+
+// knownDAG returns a function that lists the directories of dag/ that the
+// kernel knows and whose links differ between two views.
+func (f *sessionFiles) knownDAG(old, cur *view) func() []*vnode.List {
+	return func() []*vnode.List {
+		var out []*vnode.List
+		for id := range touched(old.sn.Index, cur.sn.Index) {
+			l := knownList(f.derived.dag, render.EscapeName(id))
+			if l == nil {
+				continue
+			}
+			out = append(out, l)
+			for _, which := range []string{dagChildren, dagCallees} {
+				if sub := knownList(l, which); sub != nil {
+					out = append(out, sub)
+				}
+			}
+		}
+		return out
+	}
+}
+
+// touched are the nodes that differ between two graphs, and those that have
+// an edge to one.
+func touched(a, b *dag.Index) map[string]bool {
+	out := map[string]bool{}
+	mark := func(from, to *dag.Index) {
+		for n := range from.All() {
+			if m, ok := to.Get(n.ID); !ok || m != n {
+				out[n.ID], out[n.Predecessor], out[n.Caller] = true, true, true
+			}
+		}
+	}
+	mark(a, b)
+	mark(b, a)
+	delete(out, "")
+	return out
+}
