@@ -3,6 +3,9 @@ GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
 BIN     := bin/sessionfs
+SHARE    = $(DESTDIR)$(PREFIX)/share
+COMPLETIONS = '$(SHARE)/bash-completion/completions/sessionfs' '$(SHARE)/zsh/site-functions/_sessionfs' \
+	'$(SHARE)/fish/vendor_completions.d/sessionfs.fish'
 # The build information has a version only for a tagged, clean checkout that
 # was built with VCS stamping, so git describe fills in.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -32,9 +35,14 @@ install: $(BIN)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/sessionfs'
 	install -m 0644 docs/sessionfs.1 '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1'
+	install -d '$(SHARE)/bash-completion/completions' '$(SHARE)/zsh/site-functions' '$(SHARE)/fish/vendor_completions.d'
+	$(BIN) completion bash > '$(SHARE)/bash-completion/completions/sessionfs'
+	$(BIN) completion zsh > '$(SHARE)/zsh/site-functions/_sessionfs'
+	$(BIN) completion fish > '$(SHARE)/fish/vendor_completions.d/sessionfs.fish'
+	chmod 0644 $(COMPLETIONS)
 
 uninstall:
-	rm -f '$(DESTDIR)$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1'
+	rm -f '$(DESTDIR)$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1' $(COMPLETIONS)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...

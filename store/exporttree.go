@@ -20,10 +20,10 @@ import (
 //	messages.jsonl            the same as message dicts
 //	meta.json                 the session's fields, byte for byte
 //	nodes/<file>.md           the text of every message of every branch
-//	branch/<name>/NNNN-….md   every branch root to tip, links into nodes/
+//	branch/<name>/NNNNNN-….md every branch root to tip, links into nodes/
 //	attachments/              the session's files
 //
-// Names are those of the mount. Exists, NotFound, Corrupt. What was written
+// Messages have the names that they have in the mount. Exists, NotFound, Corrupt. What was written
 // when it failed stays.
 func (s *Store) ExportTree(ctx context.Context, id, dir string) error {
 	sn, err := s.Load(ctx, id)
@@ -137,7 +137,12 @@ func (x treeExport) branch(b Branch) error {
 		name = b.Name
 	}
 	dir := filepath.Join(x.dir, "branch", render.EscapeName(name))
-	if err := x.sn.s.fs.Mkdir(dir, 0o700); err != nil {
+	err = x.sn.s.fs.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) { // two branches of one name
+		dir = filepath.Join(x.dir, "branch", render.EscapeName(name+"~"+b.Head))
+		err = x.sn.s.fs.Mkdir(dir, 0o700)
+	}
+	if err != nil {
 		return err
 	}
 	for i, n := range nodes {
@@ -154,7 +159,7 @@ func (x treeExport) link(dir string, at int, n dag.Node) error {
 		return nil
 	}
 	target := filepath.Join("..", "..", "nodes", nodefile.Stem(e.File)+".md")
-	name := fmt.Sprintf("%04d-%s-%s.md", at, render.EscapeName(n.Speaker()), render.EscapeNameMax(n.ID, 200))
+	name := fmt.Sprintf("%06d-%s-%s.md", at, render.EscapeNameMax(n.Speaker(), 64), render.EscapeName(clipID(n.ID)))
 	return x.sn.s.fs.Symlink(target, filepath.Join(dir, name))
 }
 
@@ -198,4 +203,12 @@ func (x treeExport) copy(from, to string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
+}
+
+// clipID is the start of a node's id, as file names show it.
+func clipID(id string) string {
+	if runes := []rune(id); len(runes) > 8 {
+		return string(runes[:8])
+	}
+	return id
 }

@@ -5,6 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -66,6 +68,62 @@ func TestEveryCodeHasAStatusAndACure(t *testing.T) {
 		}
 		if !strings.Contains(operations, "| `"+string(code)+"` |") {
 			t.Errorf("code %s has no row in docs/operations.md", code)
+		}
+	}
+}
+
+// findingKinds reads the kinds of findings out of the store's source.
+func findingKinds(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../store/check*.go")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("the check's source: %v, %v", files, err)
+	}
+	var kinds []string
+	for _, name := range files {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\.add\("([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+			if m[1] == "index_" { // followed by the registry's state
+				kinds = append(kinds, "index_missing", "index_empty", "index_corrupt", "index_not_an_object")
+				continue
+			}
+			kinds = append(kinds, m[1])
+		}
+	}
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
+	if len(kinds) < 35 {
+		t.Fatalf("found only %d kinds: %v", len(kinds), kinds)
+	}
+	return kinds
+}
+
+func TestFindingKindsAreInTheOperations(t *testing.T) {
+	text := readDoc(t, "operations.md")
+	_, section, _ := strings.Cut(text, "## Check and repair\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	kinds := findingKinds(t)
+	documented := map[string]bool{}
+	for line := range strings.Lines(section) {
+		cell, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !ok || !strings.HasPrefix(cell, "`") {
+			continue
+		}
+		for _, kind := range strings.Fields(cell) {
+			documented[strings.Trim(kind, "`")] = true
+		}
+	}
+	for _, kind := range kinds {
+		if !documented[kind] {
+			t.Errorf("finding kind %s has no row in docs/operations.md", kind)
+		}
+	}
+	for kind := range documented {
+		if !slices.Contains(kinds, kind) {
+			t.Errorf("docs/operations.md has a finding kind %s, the store has not", kind)
 		}
 	}
 }
