@@ -62,13 +62,8 @@ type draft struct {
 // newDraft makes the checks that can be made before anything is written.
 func (s *session) newDraft(ctx context.Context, what string) (vnode.Draft, error) {
 	if what == "user" || what == "system" {
-		active, err := s.t.st.RunIsActive(holdingAny(ctx), s.id)
-		if err != nil {
+		if err := s.refuseRun(ctx, "append"); err != nil {
 			return nil, err
-		}
-		if active {
-			return nil, &store.Error{Code: store.RunActive, Op: "append", Session: s.id, Err: errors.New("a run is active"),
-				Hint: "wait for the run to finish, or stop it, then try again"}
 		}
 	}
 	b, err := s.t.sp.Create(s.id + "-append-" + what)
@@ -76,6 +71,16 @@ func (s *session) newDraft(ctx context.Context, what string) (vnode.Draft, error
 		return nil, err
 	}
 	return &draft{Buf: b, s: s, what: what}, nil
+}
+
+// refuseRun refuses what cannot be begun while a run is active.
+func (s *session) refuseRun(ctx context.Context, op string) error {
+	active, err := s.t.st.RunIsActive(holdingAny(ctx), s.id)
+	if err == nil && active {
+		err = &store.Error{Code: store.RunActive, Op: op, Session: s.id, Err: errors.New("a run is active"),
+			Hint: "wait for the run to finish, or stop it, then try again"}
+	}
+	return err
 }
 
 // Apply appends the message, or completes the one that an earlier flush of

@@ -21,25 +21,48 @@ func (s *session) newFields(watched bool) *vnode.List {
 		}
 		return out, nil
 	})
+	h := s.newShelf(l, "fields")
+	h.ours = func(name string) bool {
+		_, ok := s.v.Load().sn.Field(name)
+		return ok && fieldName(name)
+	}
 	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		v, err := s.current(ctx)
-		if err != nil {
+		if _, err := s.current(ctx); err != nil {
 			return vnode.Found{}, err
 		}
-		if _, ok := v.sn.Field(name); !ok || !fieldName(name) {
-			return vnode.Found{}, vnode.NotFound
+		if !h.ours(name) {
+			return h.find(name)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		f, ok := s.fields[name]
-		if !ok {
-			f = s.newField(name, watched)
-			vnode.Place(context.Background(), &l.Inode, f)
-			s.fields[name] = f
-		}
-		return vnode.Found{Node: f}, nil
+		return vnode.Found{Node: s.field(l, name, watched)}, nil
 	}
+	h.target = func(ctx context.Context, name string) (target, error) {
+		f, ok := s.v.Load().sn.Field(name)
+		switch {
+		case !ok || !fieldName(name):
+			return nil, vnode.NotFound
+		case !f.Writable:
+			return nil, vnode.Immutable
+		}
+		return valueText{read: s.field(l, name, watched).Read, set: func(ctx context.Context, text string) error {
+			return s.t.st.SetField(ctx, s.id, name, text)
+		}}, nil
+	}
+	l.Verbs = h.verbs()
+	l.Entries = h.listing(l.Entries)
 	return l
+}
+
+// field returns the file of a field, which is made once.
+func (s *session) field(dir *vnode.List, name string, watched bool) *vnode.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.fields[name]
+	if !ok {
+		f = s.newField(name, watched)
+		vnode.Place(context.Background(), &dir.Inode, f)
+		s.fields[name] = f
+	}
+	return f
 }
 
 // fieldName reports whether a key of meta.json can be a file's name as it is.
@@ -55,6 +78,14 @@ func fieldName(key string) bool {
 	return true
 }
 
+// kindOfField tells whether a field's name can be taken away by a rename.
+func kindOfField(v *view, name string) kind {
+	if f, ok := v.sn.Field(name); ok && f.Writable {
+		return kindWritable
+	}
+	return kindLive
+}
+
 // newField makes fields/<name>: the value and a newline.
 func (s *session) newField(name string, watched bool) *vnode.File {
 	text := func(v *view) ([]byte, bool) {
@@ -62,7 +93,7 @@ func (s *session) newField(name string, watched bool) *vnode.File {
 		return []byte(f.Text + "\n"), ok && f.Writable
 	}
 	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("field", name), Gen: s.gen, Policy: policyOf(kindLive, watched)},
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("field", name), Gen: s.gen, Policy: policyOf(kindOfField(s.v.Load(), name), watched)},
 		Read: func(context.Context) ([]byte, error) {
 			b, _ := text(s.v.Load())
 			return b, nil

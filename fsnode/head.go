@@ -65,17 +65,20 @@ func (f *sessionFiles) findHead(s *session) vnode.Found {
 
 // newHeadID makes head_id.
 func (s *session) newHeadID(watched bool) *vnode.File {
-	f := s.newText(watched, "head_id", 0o600, func(v *view) ([]byte, error) {
-		if v.sn.Head == "" {
-			return nil, nil
-		}
-		return []byte(v.sn.Head + "\n"), nil
-	})
+	f := s.newText(watched, "head_id", 0o600, headIDText)
+	f.Policy = policyOf(kindWritable, watched)
 	value := vnode.Value{Max: maxValue, Legal: s.isRef, Set: func(ctx context.Context, text string) error {
 		return s.setHead(ctx, strings.TrimSpace(text), 0)
 	}}
 	f.Writer = s.guarded(value.Writer)
 	return f
+}
+
+func headIDText(v *view) ([]byte, error) {
+	if v.sn.Head == "" {
+		return nil, nil
+	}
+	return []byte(v.sn.Head + "\n"), nil
 }
 
 // guarded refuses to begin a writing that no session could take.

@@ -2,10 +2,13 @@ package fsnode
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
 )
 
 // newMessages makes messages/: the active branch, oldest first.
@@ -16,13 +19,75 @@ func (s *session) newMessages(watched bool) *vnode.List {
 		}
 		return v.messages(), nil
 	})
+	h := s.newShelf(l, "messages")
+	h.ours = messageForm
+	h.target = func(_ context.Context, name string) (target, error) { return s.messageTarget(name) }
 	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
 		if _, err := s.current(ctx); err != nil {
 			return vnode.Found{}, err
 		}
-		return s.findMessage(l, name, watched)
+		found, err := s.findMessage(l, name, watched)
+		if err != nil {
+			return h.find(name)
+		}
+		return found, nil
 	}
+	l.Verbs = h.verbs()
+	l.Entries = h.listing(l.Entries)
 	return l
+}
+
+// messageForm reports whether a name has the form of a message's. What begins
+// like one and goes on behind its end is a backup or a temporary file of it.
+func messageForm(name string) bool {
+	digits, _, ok := strings.Cut(name, "-")
+	if !ok || len(digits) < 6 || !strings.HasSuffix(name, ".md") {
+		return false
+	}
+	return strings.Trim(digits, "0123456789") == ""
+}
+
+// messageTarget is the writing side of a message of the active branch.
+func (s *session) messageTarget(name string) (target, error) {
+	v := s.v.Load()
+	n, _, ok := v.message(name)
+	switch {
+	case ok && v.sn.Editable(n.ID):
+		return &messageText{s: s, name: name, node: n.ID}, nil
+	case ok:
+		return nil, &store.Error{Code: store.Immutable, Op: "edit", Session: s.id, Ref: n.ID,
+			Err: errors.New("only a user's message can be edited")}
+	case v.knows(name):
+		return nil, &store.Error{Code: store.Conflict, Op: "edit", Session: s.id, Ref: name,
+			Err: errors.New("the message is not on the active branch any more")}
+	}
+	return nil, vnode.NotFound
+}
+
+// knows reports whether a name was that of a message, whatever the branch.
+func (v *view) knows(name string) bool {
+	_, tail, ok := strings.Cut(name, "-")
+	if !ok || !messageForm(name) {
+		return false
+	}
+	for n := range v.sn.Index.All() {
+		if tail == roleWord(n)+"-"+short(n.ID)+".md" {
+			return true
+		}
+	}
+	return false
+}
+
+// newEdit begins the writing of a message.
+func (s *session) newEdit(ctx context.Context, name string) (target, error) {
+	if err := s.refuseRun(ctx, "edit"); err != nil {
+		return nil, err
+	}
+	tg, err := s.messageTarget(name)
+	if store.CodeOf(err) == store.Conflict {
+		return nil, vnode.Stale // the kernel asks for the name again
+	}
+	return tg, err
 }
 
 // slot is a name in messages/ that was handed out.
@@ -48,12 +113,13 @@ func (v *view) nodeAt(pos int) string {
 func (s *session) findMessage(dir *vnode.List, name string, watched bool) (vnode.Found, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, _, ok := s.v.Load().message(name); !ok {
+	n, _, ok := s.v.Load().message(name)
+	if !ok {
 		return vnode.Found{}, vnode.NotFound
 	}
 	sl, ok := s.slots[name]
 	if !ok {
-		sl = &slot{file: s.newMessage(name, watched)}
+		sl = &slot{file: s.newMessage(name, s.v.Load().sn.Editable(n.ID), watched)}
 		sl.pos, _ = messagePos(name)
 		vnode.Place(context.Background(), &dir.Inode, sl.file)
 		s.slots[name] = sl
@@ -63,9 +129,13 @@ func (s *session) findMessage(dir *vnode.List, name string, watched bool) (vnode
 
 // newMessage makes messages/<k>-<role>-<id>.md. Off the active branch it is
 // stale: the VFS then walks the path again and finds no such name.
-func (s *session) newMessage(name string, watched bool) *vnode.File {
+func (s *session) newMessage(name string, editable, watched bool) *vnode.File {
+	kind, perm := kindMessage, uint32(0o400)
+	if editable {
+		kind, perm = kindEditable, 0o600
+	}
 	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("message", name), Gen: s.gen, Policy: policyOf(kindMessage, watched)},
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("message", name), Gen: s.gen, Policy: policyOf(kind, watched)},
 		Version: func() any {
 			_, e, ok := s.v.Load().message(name)
 			if !ok {
@@ -91,9 +161,12 @@ func (s *session) newMessage(name string, watched bool) *vnode.File {
 		if !ok {
 			return vnode.Stat{}, vnode.Stale
 		}
-		st := s.stat(v, 0o400, int(e.TextLen))
+		st := s.stat(v, perm, int(e.TextLen))
 		st.MTime = nodeTime(n, e, s.t.now())
 		return st, nil
+	}
+	if editable {
+		f.Writer = s.newDocument(s.id+"-messages-"+name, func(ctx context.Context) (target, error) { return s.newEdit(ctx, name) })
 	}
 	return f
 }

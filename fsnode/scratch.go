@@ -3,191 +3,437 @@ package fsnode
 import (
 	"context"
 	"errors"
-	"sort"
+	"slices"
 	"strconv"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/sessionfs/sessionfs/fsnode/spool"
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
 	"github.com/sessionfs/sessionfs/store"
 )
 
-// maxScratch bounds the scratch links of a session.
+// maxScratch bounds the scratch files and links of one directory.
 const maxScratch = 1000
 
-// scratchLink is a symbolic link that somebody made in a session's directory
-// under a name of their own: `ln -sf` makes one and renames it. It is kept in
-// memory and is never part of the session.
-type scratchLink struct {
-	node   *vnode.Link
-	target string
-	made   time.Time
+// shelf is what programs keep beside the files of one directory of a session
+// under names of their own: temporary files, backups, locks. It is visible,
+// and never part of the session.
+type shelf struct {
+	s    *session
+	dir  *vnode.List
+	name string // "", "fields" or "messages"
+	// ours reports whether a name has the form of one of the directory's own,
+	// there at the moment or not.
+	ours func(name string) bool
+	// target returns the writing side of a file of the directory's own that
+	// can be written: NotFound when there is none of the name, Immutable when
+	// it cannot be written.
+	target func(ctx context.Context, name string) (target, error)
+	// create opens a name of ours that is not there; nil refuses all.
+	create func(ctx context.Context, name string) (vnode.Found, error)
+
+	items map[string]*scratch // guarded by s.mu
 }
 
-// scratchEntries lists the session's scratch links.
-func (s *session) scratchEntries() []fuse.DirEntry {
+// target is a file whose text can be replaced as a whole.
+type target interface {
+	// shown is the text that the file has.
+	shown(ctx context.Context) ([]byte, error)
+	// apply makes raw the text. It may be called again with a text that has
+	// grown.
+	apply(ctx context.Context, raw []byte) error
+	// document reports whether a text that is refused must be kept.
+	document() bool
+}
+
+// scratch is one file or link of a shelf.
+type scratch struct {
+	s    *session
+	hint string // for the spool: what it was
+	node vnode.Node
+	link string // a link's target
+	file *vnode.Scratch
+	buf  *spool.Buf // a file's content
+
+	mu    sync.Mutex // leaf: guards what follows
+	perm  uint32
+	uid   uint32
+	gid   uint32
+	mtime time.Time
+	named bool
+	// into is the file that this one was renamed over: what a handle still
+	// writes belongs there.
+	into  target
+	dirty bool // written since it was renamed over into
+	kept  bool // what it holds is in failed/
+}
+
+func (s *session) newShelf(dir *vnode.List, name string) *shelf {
+	h := &shelf{s: s, dir: dir, name: name, items: map[string]*scratch{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := make([]string, 0, len(s.scratch))
-	for n := range s.scratch {
-		names = append(names, n)
+	s.shelves = append(s.shelves, h)
+	return h
+}
+
+// verbs are what can be done in a directory with a shelf.
+func (h *shelf) verbs() vnode.Verbs {
+	return vnode.Verbs{Symlink: h.symlink, Unlink: h.unlink, Create: h.makeFile, Rename: h.rename, Exchange: h.exchange}
+}
+
+// listing is a directory's listing with the shelf's behind it.
+func (h *shelf) listing(own func(context.Context) ([]fuse.DirEntry, error)) func(context.Context) ([]fuse.DirEntry, error) {
+	return func(ctx context.Context) ([]fuse.DirEntry, error) {
+		list, err := own(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if more := h.entries(); len(more) > 0 {
+			list = append(slices.Clip(list), more...)
+		}
+		return list, nil
 	}
-	sort.Strings(names)
+}
+
+// entries lists the shelf, by name. A name that has become one of the
+// directory's own meanwhile is that one.
+func (h *shelf) entries() []fuse.DirEntry {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	names := make([]string, 0, len(h.items))
+	for n := range h.items {
+		if !h.ours(n) {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
 	out := make([]fuse.DirEntry, len(names))
 	for i, n := range names {
-		out[i] = vnode.Found{Node: s.scratch[n].node}.Entry(n)
+		out[i] = vnode.Found{Node: h.items[n].node}.Entry(n)
 	}
 	return out
 }
 
-func (s *session) findScratch(name string) (vnode.Found, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l, ok := s.scratch[name]; ok {
-		return vnode.Found{Node: l.node}, nil
+func (h *shelf) find(name string) (vnode.Found, error) {
+	if c, ok := h.item(name); ok {
+		return vnode.Found{Node: c.node}, nil
 	}
 	return vnode.Found{}, vnode.NotFound
 }
 
-// makeScratch makes a scratch link.
-func (s *session) makeScratch(target, name string) (vnode.Found, error) {
-	l := s.newScratch(target)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.scratch[name]; ok {
-		return vnode.Found{}, &store.Error{Code: store.Exists, Op: "symlink", Session: s.id, Ref: name}
+func (h *shelf) item(name string) (*scratch, bool) {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	c, ok := h.items[name]
+	return c, ok
+}
+
+// put puts an item on the shelf.
+func (h *shelf) put(op, name string, c *scratch, replace bool) error {
+	h.s.mu.Lock()
+	old, there := h.items[name]
+	switch {
+	case there && !replace:
+		h.s.mu.Unlock()
+		return &store.Error{Code: store.Exists, Op: op, Session: h.s.id, Ref: name}
+	case !there && len(h.items) >= maxScratch:
+		h.s.mu.Unlock()
+		return &store.Error{Code: store.NoSpace, Op: op, Session: h.s.id, Ref: name, Err: errors.New("too many scratch files")}
 	}
-	if len(s.scratch) >= maxScratch {
-		return vnode.Found{}, &store.Error{Code: store.NoSpace, Op: "symlink", Session: s.id, Ref: name, Err: errors.New("too many scratch links")}
+	h.items[name] = c
+	h.s.mu.Unlock()
+	c.setNamed(true, h.hint(name))
+	if there && old != c {
+		old.drop()
 	}
-	s.scratch[name] = l
-	return vnode.Found{Node: l.node}, nil
+	return nil
 }
 
-// newScratch makes a link that is not listed yet, with an inode of its own.
-func (s *session) newScratch(target string) *scratchLink {
-	s.t.mu.Lock()
-	s.t.gen++
-	serial := s.t.gen
-	s.t.mu.Unlock()
-	l := &scratchLink{target: target, made: s.t.now()}
-	l.node = &vnode.Link{
-		Base: vnode.Base{
-			Env: s.t.env, ID: s.ident("scratch", strconv.FormatUint(serial, 10)), Gen: s.gen, Policy: policyOf(kindScratch, true),
-			Stat: func(context.Context) (vnode.Stat, error) {
-				v := s.v.Load()
-				return vnode.Stat{Size: int64(len(target)), MTime: l.made, UID: v.sn.UID, GID: v.sn.GID}, nil
-			},
-		},
-		Target: func(context.Context) (string, error) { return target, nil },
+// take takes an item off the shelf, if it is the one.
+func (h *shelf) take(name string, c *scratch) bool {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if h.items[name] != c {
+		return false
 	}
-	s.place(l.node)
-	return l
+	delete(h.items, name)
+	return true
 }
 
-// dropScratch removes a scratch link.
-func (s *session) dropScratch(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.scratch[name]
-	delete(s.scratch, name)
-	return ok
-}
-
-// dirVerbs is what can be done in a session's directory: links come and go,
-// and what is renamed onto head moves the head.
-func (s *session) dirVerbs() vnode.Verbs {
-	return vnode.Verbs{Symlink: s.symlink, Unlink: s.unlink, Create: s.create, Rename: s.rename}
-}
-
-// ours reports whether a name has the form of one of the session's own.
-func (s *session) ours(name string) bool {
-	f := s.files.Load()
-	return f != nil && f.table.Has(name)
+// hint says in a file name what a text was.
+func (h *shelf) hint(name string) string {
+	if h.name == "" {
+		return h.s.id + "-" + name
+	}
+	return h.s.id + "-" + h.name + "-" + name
 }
 
 // refuseName is why a name of ours that is not there cannot be made.
-func (s *session) refuseName(op, name string) error {
-	return &store.Error{Code: store.NotFound, Op: op, Session: s.id, Ref: name,
+func (h *shelf) refuseName(op, name string) error {
+	return &store.Error{Code: store.NotFound, Op: op, Session: h.s.id, Ref: name,
 		Err: errors.New("this name is the session's own, and it is not there now")}
 }
 
-// symlink makes a scratch link, or sets a head where there is none.
-func (s *session) symlink(ctx context.Context, target, name string) (vnode.Found, error) {
-	ctx = holding(ctx, s.dir)
-	f, err := s.open(ctx)
+// serial numbers what has no identity of its own.
+func (t *tree) serial() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gen++
+	return strconv.FormatUint(t.gen, 10)
+}
+
+// base is what the nodes of scratch files and links have in common.
+func (h *shelf) base(c *scratch) vnode.Base {
+	return vnode.Base{Env: h.s.t.env, ID: h.s.ident("scratch", h.s.t.serial()), Gen: h.s.gen,
+		Policy: policyOf(kindScratch, true), Stat: c.stat}
+}
+
+// newScratch describes an item that is not on a shelf yet.
+func (h *shelf) newScratch(name string) *scratch {
+	v := h.s.v.Load()
+	return &scratch{s: h.s, hint: h.hint(name), uid: v.sn.UID, gid: v.sn.GID, mtime: h.s.t.now()}
+}
+
+// newLink makes a link.
+func (h *shelf) newLink(name, to string) *scratch {
+	c := h.newScratch(name)
+	c.link = to
+	l := &vnode.Link{Base: h.base(c), Target: func(context.Context) (string, error) { return to, nil }}
+	c.node = l
+	vnode.Place(context.Background(), &h.dir.Inode, l)
+	return c
+}
+
+// newFile makes a file.
+func (h *shelf) newFile(name string, perm uint32) (*scratch, error) {
+	c := h.newScratch(name)
+	buf, err := h.s.t.sp.Create(c.hint)
+	if err != nil {
+		return nil, err
+	}
+	c.buf, c.perm = buf, perm&0o7777
+	c.file = &vnode.Scratch{Base: h.base(c), Blob: blob{buf}, Wrote: c.wrote, Settle: c.settle, SetAttr: c.setAttr, Closed: c.closed}
+	c.node = c.file
+	vnode.Place(context.Background(), &h.dir.Inode, c.file)
+	return c, nil
+}
+
+// blob is a scratch file's content: one that is too large has no room.
+type blob struct{ *spool.Buf }
+
+func (b blob) WriteAt(p []byte, off int64) (int, error) {
+	n, err := b.Buf.WriteAt(p, off)
+	return n, b.room(err)
+}
+
+func (b blob) Truncate(size int64) error { return b.room(b.Buf.Truncate(size)) }
+
+func (b blob) room(err error) error {
+	if errors.Is(err, spool.ErrTooLarge) {
+		return &store.Error{Code: store.NoSpace, Op: "write", Err: errors.New("a scratch file has no room for more than 64 MiB")}
+	}
+	return err
+}
+
+func (c *scratch) stat(context.Context) (vnode.Stat, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := vnode.Stat{Perm: c.perm, MTime: c.mtime, UID: c.uid, GID: c.gid, Size: int64(len(c.link))}
+	if c.buf != nil {
+		st.Size = c.buf.Size()
+	}
+	return st, nil
+}
+
+func (c *scratch) wrote() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mtime, c.dirty, c.kept = c.s.t.now(), true, false
+}
+
+func (c *scratch) setAttr(a vnode.AttrChange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.Perm != nil {
+		c.perm = *a.Perm
+	}
+	if a.UID != nil {
+		c.uid = *a.UID
+	}
+	if a.GID != nil {
+		c.gid = *a.GID
+	}
+	if a.MTime != nil {
+		c.mtime = *a.MTime
+	}
+}
+
+func (c *scratch) setNamed(named bool, hint string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.named = named
+	if hint != "" {
+		c.hint = hint
+	}
+}
+
+// settle puts the content on the spool's disk, and of a file that was renamed
+// over one of ours the text into that one.
+func (c *scratch) settle(ctx context.Context, sync bool) error {
+	c.mu.Lock()
+	into, dirty, hint := c.into, c.dirty, c.hint
+	if into != nil {
+		c.dirty = false
+	}
+	c.mu.Unlock()
+	switch {
+	case into == nil && sync:
+		return c.buf.Sync()
+	case into == nil:
+		return c.buf.Persist()
+	case !dirty:
+		return nil
+	}
+	raw, err := c.buf.Bytes()
+	if err == nil {
+		err = into.apply(ctx, raw)
+	}
+	if err != nil && into.document() {
+		c.s.keep(hint, raw, err)
+	}
+	return err
+}
+
+// closed is called when the last handle is gone.
+func (c *scratch) closed() {
+	c.mu.Lock()
+	named := c.named
+	c.mu.Unlock()
+	if !named {
+		c.buf.Discard()
+		return
+	}
+	// What is on disk needs no open file. That it cannot be put there was
+	// said to who wrote it.
+	_ = c.buf.Persist()
+}
+
+// drop ends a name; the content goes when nobody has it open.
+func (c *scratch) drop() {
+	c.setNamed(false, "")
+	if c.buf != nil && !c.file.HeldOpen() {
+		c.buf.Discard()
+	}
+}
+
+// symlink makes a scratch link.
+func (h *shelf) symlink(ctx context.Context, to, name string) (vnode.Found, error) {
+	if err := h.s.writable(holdingAny(ctx)); err != nil {
+		return vnode.Found{}, err
+	}
+	if h.ours(name) {
+		return vnode.Found{}, h.refuseName("symlink", name)
+	}
+	c := h.newLink(name, to)
+	if err := h.put("symlink", name, c, false); err != nil {
+		return vnode.Found{}, err
+	}
+	return vnode.Found{Node: c.node}, nil
+}
+
+// makeFile makes a scratch file.
+func (h *shelf) makeFile(ctx context.Context, name string, flags, mode uint32) (vnode.Found, error) {
+	if err := h.s.writable(holdingAny(ctx)); err != nil {
+		return vnode.Found{}, err
+	}
+	if there, err := h.dir.Find(holdingAny(ctx), name); err == nil { // since the kernel looked
+		if flags&syscall.O_EXCL != 0 {
+			return vnode.Found{}, &store.Error{Code: store.Exists, Op: "create", Session: h.s.id, Ref: name}
+		}
+		return there, nil
+	}
+	if h.ours(name) {
+		if h.create == nil {
+			return vnode.Found{}, h.refuseName("create", name)
+		}
+		return h.create(ctx, name)
+	}
+	c, err := h.newFile(name, mode)
 	if err != nil {
 		return vnode.Found{}, err
 	}
-	if err := s.writable(ctx); err != nil {
+	if err := h.put("create", name, c, false); err != nil {
+		c.buf.Discard()
 		return vnode.Found{}, err
 	}
-	if name != "head" {
-		if s.ours(name) {
-			return vnode.Found{}, s.refuseName("symlink", name)
-		}
-		return s.makeScratch(target, name)
-	}
-	if _, there := s.v.Load().headTarget(); there {
-		return vnode.Found{}, &store.Error{Code: store.Exists, Op: "symlink", Session: s.id, Ref: name}
-	}
-	if err := s.linkHead(ctx, target); err != nil {
-		return vnode.Found{}, err
-	}
-	if _, there := s.v.Load().headTarget(); there {
-		return f.findHead(s), nil
-	}
-	// The link meant the start of the conversation, and a head before the
-	// first message does not show. The kernel wants a link all the same.
-	l := s.newScratch(target)
-	return vnode.Found{Node: l.node}, nil
+	return vnode.Found{Node: c.node}, nil
 }
 
-func (s *session) unlink(_ context.Context, name string) error {
-	if s.ours(name) || !s.dropScratch(name) {
+// unlink removes a scratch file or link.
+func (h *shelf) unlink(_ context.Context, name string) error {
+	c, ok := h.item(name)
+	if !ok || !h.take(name, c) {
 		return vnode.Immutable
 	}
+	c.drop()
 	return nil
 }
 
-// create refuses to make a file; it says of one of ours that it is not there.
-func (s *session) create(_ context.Context, name string) error {
-	if s.ours(name) {
-		return s.refuseName("create", name)
+// keep puts a text that was refused into failed/.
+func (s *session) keep(hint string, raw []byte, why error) string {
+	if len(raw) == 0 {
+		return ""
 	}
-	return vnode.Immutable
+	kept, err := s.t.sp.FailBytes(hint, raw)
+	if err != nil {
+		s.t.log.Error("a text could not be kept", "session", s.id, "file", hint, "err", err)
+		return ""
+	}
+	s.t.log.Info("a text was not applied and is kept", "session", s.id, "file", kept, "reason", string(store.CodeOf(why)))
+	return kept
 }
 
-// rename takes a scratch link to head, where it moves the head, or to another
-// name of its own.
-func (s *session) rename(ctx context.Context, name string, to *vnode.List, newName string, noReplace bool) error {
-	ctx = holding(ctx, s.dir, to)
-	s.mu.Lock()
-	l, ok := s.scratch[name]
-	s.mu.Unlock()
-	if !ok || to != s.dir {
-		return vnode.Immutable
-	}
-	if newName == "head" {
-		if _, there := s.v.Load().headTarget(); there && noReplace {
-			return &store.Error{Code: store.Exists, Op: "rename", Session: s.id, Ref: newName}
-		}
-		if err := s.linkHead(ctx, l.target); err != nil {
-			return err
-		}
-		s.dropScratch(name)
-		return nil
-	}
-	if s.ours(newName) {
-		return vnode.Immutable
-	}
+// hasScratch reports whether a shelf of the session holds anything.
+func (s *session) hasScratch() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, there := s.scratch[newName]; there && noReplace {
-		return &store.Error{Code: store.Exists, Op: "rename", Session: s.id, Ref: newName}
+	for _, h := range s.shelves {
+		if len(h.items) > 0 {
+			return true
+		}
 	}
-	delete(s.scratch, name)
-	s.scratch[newName] = l
-	return nil
+	return false
+}
+
+// clearScratch moves what is on the session's shelves to failed/: the session
+// is gone, or the mount is.
+func (s *session) clearScratch() {
+	s.mu.Lock()
+	var all []*scratch
+	for _, h := range s.shelves {
+		for _, c := range h.items {
+			all = append(all, c)
+		}
+		h.items = map[string]*scratch{}
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		if c.buf == nil {
+			continue
+		}
+		if c.buf.Size() == 0 {
+			c.buf.Discard()
+			continue
+		}
+		c.mu.Lock()
+		hint := c.hint
+		c.mu.Unlock()
+		if _, err := c.buf.Fail(hint); err != nil {
+			s.t.log.Error("a text could not be kept", "session", s.id, "file", hint, "err", err)
+		}
+	}
 }

@@ -72,9 +72,13 @@ func (t *tree) rmdir(ctx context.Context, archived bool, name string) error {
 	t.mu.Lock()
 	id, ok := t.ids[name]
 	ok = ok && t.rows[id].archived == archived
+	s := t.sessions[id]
 	t.mu.Unlock()
 	if !ok {
 		return vnode.NotFound
+	}
+	if s != nil && s.hasScratch() {
+		return &store.Error{Code: store.NotEmpty, Op: "remove session", Session: id, Err: errors.New("somebody's temporary files are in it")}
 	}
 	if err := t.st.RemoveEmpty(ctx, id); err != nil {
 		return err

@@ -3,6 +3,8 @@ package vnode
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"strconv"
 
@@ -20,17 +22,26 @@ type Doc struct {
 	// Killed reports whether the process of a request is dying by a signal;
 	// nil asks the kernel.
 	Killed func(pid uint32) bool
+	// Unfinished, when not nil, reports whether an error of Apply may be due
+	// to a text of which more is to come: the handle then goes on, and the
+	// next flush applies all of it.
+	Unfinished func(err error) bool
+	// InPlace tells that a draft begins with the file's text, as its Size and
+	// ReadAt say, and that the handle reads what it has written.
+	InPlace bool
 }
 
 // Draft is what one handle collects.
 type Draft interface {
+	ReadAt(p []byte, off int64) (int, error)
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
 	Size() int64
 	// Apply makes the text so far what it is meant to become.
 	Apply(ctx context.Context) error
 	// Abandon keeps the text where its writer can find it: why says why it
-	// could not be applied.
+	// could not be applied. After an error that Unfinished knows, it may be
+	// followed by Apply again.
 	Abandon(ctx context.Context, why error)
 	// Close ends the draft.
 	Close()
@@ -46,12 +57,14 @@ func (d Doc) Writer(ctx context.Context) (Writer, error) {
 	if killed == nil {
 		killed = dyingBySignal
 	}
-	return &docWriter{d: draft, killed: killed}, nil
+	return &docWriter{doc: d, d: draft, killed: killed}, nil
 }
 
 type docWriter struct {
+	doc    Doc
 	d      Draft
 	killed func(pid uint32) bool
+	own    bool  // something was written at some time
 	dirty  bool  // something was written since the last Apply
 	broken error // why this handle takes no more
 }
@@ -64,7 +77,7 @@ func (w *docWriter) Write(_ context.Context, data []byte, off int64, appending b
 		off = w.d.Size()
 	}
 	if len(data) > 0 {
-		w.dirty = true
+		w.dirty, w.own = true, true
 	}
 	if _, err := w.d.WriteAt(data, off); err != nil {
 		w.broken = err // a text with a hole is not what was meant
@@ -88,10 +101,33 @@ func (w *docWriter) Sync(ctx context.Context) error {
 		return w.abandon(ctx, w.broken)
 	}
 	w.dirty = false
-	if err := w.d.Apply(ctx); err != nil {
-		return w.abandon(ctx, err)
+	err := w.d.Apply(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case w.doc.Unfinished != nil && w.doc.Unfinished(err):
+		w.d.Abandon(ctx, err)
+		return err
 	}
-	return nil
+	return w.abandon(ctx, err)
+}
+
+// InPlace reports whether the draft begins with the file's text.
+func (w *docWriter) InPlace() bool { return w.doc.InPlace }
+
+// Size is the size of the draft.
+func (w *docWriter) Size() int64 { return w.d.Size() }
+
+// ReadAt reads what the handle has written, once it has.
+func (w *docWriter) ReadAt(_ context.Context, dest []byte, off int64) (n int, ok bool, err error) {
+	if !w.doc.InPlace || !w.own {
+		return 0, false, nil
+	}
+	n, err = w.d.ReadAt(dest, off)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, true, err
 }
 
 // abandon gives the text up. The handle takes no more: half a text would
@@ -109,7 +145,7 @@ func (w *docWriter) Truncate(size uint64) error {
 	if int64(size) == w.d.Size() {
 		return nil
 	}
-	w.dirty = true
+	w.dirty, w.own = true, true
 	return w.d.Truncate(int64(size))
 }
 

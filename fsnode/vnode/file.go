@@ -2,6 +2,7 @@ package vnode
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"syscall"
 
@@ -41,6 +42,19 @@ type Writer interface {
 	Release(ctx context.Context)
 }
 
+// ownReader is a Writer whose handle reads what it has written itself.
+type ownReader interface {
+	// ReadAt reads at an offset; ok is false when the handle shows the file's
+	// own text.
+	ReadAt(ctx context.Context, dest []byte, off int64) (n int, ok bool, err error)
+	// Size is the size of what the handle reads.
+	Size() int64
+}
+
+// whole is a Writer that begins with the file's text, so that cutting it to a
+// size means something without an open handle.
+type whole interface{ InPlace() bool }
+
 func (f *File) fileType() uint32 { return syscall.S_IFREG }
 
 // handle is an open file.
@@ -50,6 +64,7 @@ type handle struct {
 
 	mu      sync.Mutex // level 0: held while the tree reads or applies
 	w       Writer     // nil: opened for reading
+	opened  Stat       // of a handle for writing, at its open
 	memo    []byte
 	version any
 }
@@ -78,20 +93,54 @@ func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 		return nil, 0, f.fail(ctx, "open", "", err)
 	}
 	h.w = w
+	h.opened, err = f.Stat(ctx)
+	if err == nil && flags&syscall.O_TRUNC != 0 {
+		err = w.Truncate(0)
+	}
+	if err != nil {
+		w.Release(ctx)
+		return nil, 0, f.fail(ctx, "open", "", err)
+	}
 	return h, fuse.FOPEN_DIRECT_IO, 0
 }
 
-// Getattr answers with the file's attributes.
-func (f *File) Getattr(ctx context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+// Getattr answers with the file's attributes. A file that is not part of the
+// tree any more, because of what a handle wrote, still has those of its open
+// for that handle: programs look at what they have written.
+func (f *File) Getattr(ctx context.Context, fh fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	if _, err := f.Stat(ctx); errors.Is(err, Stale) {
+		if h, ok := fh.(*handle); ok && h.w != nil {
+			h.stat().fill(&out.Attr, syscall.S_IFREG, f.number())
+			return 0
+		}
+	}
 	return f.getattr(ctx, syscall.S_IFREG, out)
 }
 
+// stat is what a handle for writing knows of its file.
+func (h *handle) stat() Stat {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := h.opened
+	if r, ok := h.w.(ownReader); ok {
+		st.Size = r.Size()
+	}
+	return st
+}
+
 // Setattr accepts times, and of a file that can be written a new size: as a
-// handle's writer says, and without a handle only the one that open's
-// O_TRUNC means, which changes nothing by itself.
+// handle's writer says. Without a handle, 0 changes nothing by itself, as
+// open's O_TRUNC does not, and another size is for a document.
 func (f *File) Setattr(ctx context.Context, fh fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	ctx, stop := patient(ctx)
 	defer stop()
+	if h, ok := fh.(*handle); ok && h.w != nil {
+		if _, err := f.Stat(ctx); errors.Is(err, Stale) {
+			if _, sized := in.GetSize(); !sized {
+				return f.Getattr(ctx, fh, out) // mode and times, which are not kept
+			}
+		}
+	}
 	return f.setattr(ctx, in, syscall.S_IFREG, out, func(size uint64) error {
 		if h, ok := fh.(*handle); ok && h.w != nil {
 			h.mu.Lock()
@@ -106,10 +155,16 @@ func (f *File) Setattr(ctx context.Context, fh fs.FileHandle, in *fuse.SetAttrIn
 			return err
 		}
 		defer w.Release(ctx)
-		if size != 0 {
+		if size == 0 {
+			return nil
+		}
+		if d, ok := w.(whole); !ok || !d.InPlace() {
 			return BadSize
 		}
-		return nil
+		if err := w.Truncate(size); err != nil {
+			return err
+		}
+		return w.Sync(ctx)
 	})
 }
 
@@ -152,6 +207,17 @@ func (h *handle) text(ctx context.Context) ([]byte, error) {
 
 // Read answers with a piece of the text.
 func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if r, ok := h.w.(ownReader); ok {
+		h.mu.Lock()
+		n, own, err := r.ReadAt(ctx, dest, off)
+		h.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, h.f.fail(ctx, "read", "", err)
+		case own:
+			return fuse.ReadResultData(dest[:n]), 0
+		}
+	}
 	b, err := h.text(ctx)
 	if err != nil {
 		return nil, h.f.fail(ctx, "read", "", err)

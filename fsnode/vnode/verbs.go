@@ -20,11 +20,14 @@ type Verbs struct {
 	Rmdir   func(ctx context.Context, name string) error
 	Unlink  func(ctx context.Context, name string) error
 	Symlink func(ctx context.Context, target, name string) (Found, error)
-	// Create refuses the making of a file: it says why.
-	Create func(ctx context.Context, name string) error
+	// Create makes a file, or returns the one that is there unless flags have
+	// O_EXCL. The file is opened with these flags then.
+	Create func(ctx context.Context, name string, flags, mode uint32) (Found, error)
 	// Rename moves name to newName in another directory of this tree, which
 	// may be the same one.
 	Rename func(ctx context.Context, name string, to *List, newName string, noReplace bool) error
+	// Exchange lets two names of this tree change places; nil is BadFlags.
+	Exchange func(ctx context.Context, name string, to *List, newName string) error
 }
 
 // make runs a verb that makes a name and answers with what it made.
@@ -66,13 +69,29 @@ func (l *List) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 	})
 }
 
-// Create refuses: no file comes into being by being opened.
-func (l *List) Create(ctx context.Context, name string, _, _ uint32, _ *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
-	err := error(Immutable)
-	if l.Verbs.Create != nil {
-		err = l.Verbs.Create(ctx, name)
+// Create makes a file and opens it.
+func (l *List) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+	var f Found
+	in, errno := l.make(ctx, "create", name, out, func(ctx context.Context) (Found, error) {
+		if l.Verbs.Create == nil {
+			return Found{}, Immutable
+		}
+		var err error
+		f, err = l.Verbs.Create(ctx, name, flags, mode)
+		return f, err
+	})
+	if errno != 0 {
+		return nil, nil, 0, errno
 	}
-	return nil, nil, 0, l.fail(ctx, "create", name, err)
+	o, ok := f.Node.(fs.NodeOpener)
+	if !ok {
+		return nil, nil, 0, l.fail(ctx, "create", name, Immutable)
+	}
+	fh, open, errno := o.Open(ctx, flags)
+	if errno != 0 {
+		return nil, nil, 0, errno
+	}
+	return in, fh, open, 0
 }
 
 // Mknod refuses.
@@ -131,6 +150,8 @@ func (l *List) rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 	switch {
 	case !ok:
 		return CrossDevice
+	case flags == unix.RENAME_EXCHANGE && l.Verbs.Exchange != nil:
+		return l.Verbs.Exchange(ctx, name, to.list(), newName)
 	case flags&^unix.RENAME_NOREPLACE != 0:
 		return BadFlags
 	case l.Verbs.Rename == nil:

@@ -162,6 +162,10 @@ func (d *fakeDraft) WriteAt(p []byte, off int64) (int, error) {
 	d.Reset()
 	return d.Write(b)
 }
+
+func (d *fakeDraft) ReadAt(p []byte, off int64) (int, error) {
+	return bytes.NewReader(d.Bytes()).ReadAt(p, off)
+}
 func (d *fakeDraft) Truncate(n int64) error { d.Buffer.Truncate(int(n)); return nil }
 func (d *fakeDraft) Size() int64            { return int64(d.Len()) }
 func (d *fakeDraft) Apply(context.Context) error {
