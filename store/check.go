@@ -60,6 +60,12 @@ type checker struct {
 // all, and the root itself. The error is ctx's, or that of a root that cannot
 // be read.
 func (s *Store) Check(ctx context.Context, report func(Finding), sessions ...string) error {
+	return s.CheckProgress(ctx, report, nil, sessions...)
+}
+
+// CheckProgress is Check that also tells progress, if not nil, how many of how
+// many sessions are done.
+func (s *Store) CheckProgress(ctx context.Context, report func(Finding), progress func(done, total int), sessions ...string) error {
 	c := &checker{s: s, report: report}
 	places, err := s.layout.Discover()
 	if err != nil {
@@ -68,12 +74,15 @@ func (s *Store) Check(ctx context.Context, report func(Finding), sessions ...str
 	if len(sessions) == 0 {
 		c.root(places)
 	}
-	for _, p := range places {
+	for i, p := range places {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if len(sessions) == 0 || contains(sessions, p.ID) {
 			c.session(ctx, p)
+		}
+		if progress != nil {
+			progress(i+1, len(places))
 		}
 	}
 	return nil

@@ -135,7 +135,15 @@ type ending struct {
 func turnSignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	return signals, func() { signal.Stop(signals) }
+	// A reader of our output that goes away must not end us: the runtime does so
+	// unless somebody wants the signal. Ignored, it would be ignored by the
+	// program as well.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	return signals, func() {
+		signal.Stop(signals)
+		signal.Stop(pipe)
+	}
 }
 
 // run starts the program and waits for its end. Signals that we get are the
@@ -150,16 +158,43 @@ func (c *child) run(ctx context.Context, signals <-chan os.Signal) ending {
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.cmd.Wait() }()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		c.showReply(stop)
+	}()
 	got, err := c.attend(ctx, signals, done)
+	close(stop)
+	<-stopped
 	return c.ending(got, err)
 }
 
-// attend writes the growing reply and passes signals on until the program has
-// ended. It returns the first signal, nil when there was none.
+// showReply writes the growing reply until stop is closed. A write may take
+// long, of a long text or while another process holds the session's lock; it is
+// followed by a pause that keeps the disk free most of the time.
+func (c *child) showReply(stop <-chan struct{}) {
+	pause, failing := flushEvery, false
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(pause):
+		}
+		began := time.Now()
+		// What could not be written now is written with the next text.
+		err := c.reply.flush()
+		if err != nil && !failing {
+			failing = true
+			c.warn("run: the reply cannot be written at the moment: %v", err)
+		}
+		pause = max(flushEvery, 4*time.Since(began))
+	}
+}
+
+// attend passes signals on until the program has ended. It returns the first
+// signal, nil when there was none.
 func (c *child) attend(ctx context.Context, signals <-chan os.Signal, done <-chan error) (first os.Signal, err error) {
-	tick := time.NewTicker(flushEvery)
-	defer tick.Stop()
-	failing := false
+	gone := ctx.Done()
 	var late <-chan time.Time
 	for {
 		select {
@@ -176,15 +211,9 @@ func (c *child) attend(ctx context.Context, signals <-chan os.Signal, done <-cha
 			c.signal(s)
 		case <-late:
 			c.signal(syscall.SIGTERM)
-		case <-ctx.Done():
+		case <-gone:
+			gone = nil
 			c.signal(syscall.SIGTERM)
-			ctx = context.WithoutCancel(ctx)
-		case <-tick.C:
-			// What could not be written now is written with the next text.
-			if err := c.reply.flush(); err != nil && !failing {
-				failing = true
-				c.warn("run: the reply cannot be written at the moment: %v", err)
-			}
 		}
 	}
 }

@@ -53,12 +53,12 @@ func (a *app) check(cmd *cobra.Command, refs []string, repair, asJSON bool) erro
 		return err
 	}
 	var out store.Repaired
-	bar := a.progress("repair")
+	bar := a.progress("check")
 	if repair {
 		out, err = store.Repair(cmd.Context(), opt, bar.step, ids...)
 	} else {
 		err = a.withStore(cmd, true, func(ctx context.Context, st *store.Store) error {
-			return st.Check(ctx, func(f store.Finding) { out.Left = append(out.Left, f) }, ids...)
+			return st.CheckProgress(ctx, func(f store.Finding) { out.Left = append(out.Left, f) }, bar.step, ids...)
 		})
 	}
 	bar.end()
