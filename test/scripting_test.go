@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 )
 
 // updateDocs writes what the commands print into the document.
-var updateDocs = flag.Bool("update", false, "write the printed output into docs/scripting.md")
+var updateDocs = flag.Bool("update", false, "write the printed output into the documents")
 
 // recipe is a section of docs/scripting.md.
 type recipe struct {
@@ -25,21 +24,29 @@ type recipe struct {
 	lines []string // of the document, from the heading on
 }
 
-// TestScriptingRecipes runs every block of docs/scripting.md. Each section has a
-// home of its own with the sample store, mounted on ~/chats where the section
-// names that path. A block "```console" holds commands after "$ " (continued
+// TestScriptingRecipes runs every block of docs/scripting.md.
+func TestScriptingRecipes(t *testing.T) {
+	recipes := testDocument(t, filepath.Join("..", "docs", "scripting.md"))
+	if n := len(recipes) - 1; n < 10 {
+		t.Errorf("docs/scripting.md has %d recipes, at least 10 are promised", n)
+	}
+}
+
+// TestReadme runs every block of README.md that shows what is printed.
+func TestReadme(t *testing.T) { testDocument(t, filepath.Join("..", "README.md")) }
+
+// testDocument runs the blocks of a document. Each section has a home of its own
+// with the sample store, mounted on ~/chats where the section names that path and
+// does not mount it itself. A block "```console" holds commands after "$ " (continued
 // after "> ") and what they print; a block whose first line is "# file: NAME"
 // is a file that the section uses.
-func TestScriptingRecipes(t *testing.T) {
-	path := filepath.Join("..", "docs", "scripting.md")
+func testDocument(t *testing.T, path string) []recipe {
+	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	recipes := splitRecipes(string(raw))
-	if n := len(recipes) - 1; n < 10 {
-		t.Errorf("docs/scripting.md has %d recipes, at least 10 are promised", n)
-	}
 	var out []string
 	for _, r := range recipes {
 		got := r.lines
@@ -53,11 +60,12 @@ func TestScriptingRecipes(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return
+		return recipes
 	}
 	if diff := cmp.Diff(string(raw), text); diff != "" {
 		t.Errorf("the commands print something else than the document says (-document +printed):\n%s", diff)
 	}
+	return recipes
 }
 
 // splitRecipes splits the document at its headings of the second level, outside
@@ -81,6 +89,7 @@ func splitRecipes(text string) []recipe {
 // recipeHome is where one recipe runs.
 type recipeHome struct {
 	dir string
+	cwd string // where the last command left off
 	env []string
 }
 
@@ -88,19 +97,27 @@ func newRecipeHome(t *testing.T, r recipe) *recipeHome {
 	t.Helper()
 	binary := harness.Binary(t)
 	h := &recipeHome{dir: t.TempDir()}
+	h.cwd = h.dir
 	h.env = append(harness.Environ(filepath.Join(h.dir, ".state")), "HOME="+h.dir, "TZ=UTC", "LC_ALL=C.UTF-8",
 		"PATH="+filepath.Dir(binary)+string(filepath.ListSeparator)+os.Getenv("PATH"),
 		"SESSIONFS_STORE="+filepath.Join(h.dir, "store"), "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=u", "GIT_AUTHOR_EMAIL=u@example.org", "GIT_COMMITTER_NAME=u", "GIT_COMMITTER_EMAIL=u@example.org")
 	h.must(t, "sessionfs sample-store store")
-	if !slices.ContainsFunc(r.lines, func(l string) bool { return strings.Contains(l, "~/chats") }) {
+	text := strings.Join(r.lines, "\n")
+	if !strings.Contains(text, "~/chats") {
 		return h
 	}
 	if !fuseUsable() {
 		t.Skip("nothing can be mounted here")
 	}
-	h.must(t, "mkdir chats && sessionfs mount --background chats")
+	if !strings.Contains(text, "$ sessionfs mount") {
+		h.must(t, "mkdir chats && sessionfs mount --background chats")
+	}
 	t.Cleanup(func() {
+		h.cwd = h.dir
+		if harness.Mounts(filepath.Join(h.dir, "chats")) == 0 {
+			return
+		}
 		if _, err := h.run("sessionfs umount chats || sessionfs umount --lazy chats"); err != nil {
 			t.Errorf("umount: %v", err)
 		}
@@ -108,12 +125,18 @@ func newRecipeHome(t *testing.T, r recipe) *recipeHome {
 	return h
 }
 
-// run runs a command line of bash and returns what it prints.
+// run runs a command line of bash where the last one left off, and returns what
+// it prints.
 func (h *recipeHome) run(script string) (string, error) {
+	left := filepath.Join(h.dir, ".cwd")
+	script += "\nstatus=$?; pwd > '" + left + "'; exit $status"
 	cmd := exec.Command("timeout", "-k", "5", stepLimit, "bash", "-c", script)
-	cmd.Dir, cmd.Env = h.dir, h.env
+	cmd.Dir, cmd.Env = h.cwd, h.env
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
+	if dir, err := os.ReadFile(left); err == nil {
+		h.cwd = strings.TrimSuffix(string(dir), "\n")
+	}
 	return string(out), err
 }
 
@@ -170,7 +193,7 @@ func (h *recipeHome) file(t *testing.T, body []string) {
 	}
 }
 
-// console runs the commands of a block, each in the recipe's home.
+// console runs the commands of a block.
 func (h *recipeHome) console(t *testing.T, body []string) []string {
 	t.Helper()
 	var out []string
@@ -195,4 +218,3 @@ func (h *recipeHome) console(t *testing.T, body []string) []string {
 	}
 	return out
 }
-

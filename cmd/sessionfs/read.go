@@ -92,7 +92,7 @@ func logText(sn *store.Snapshot, head string, opt logOptions) ([]byte, error) {
 		first = max(len(msgs)-opt.limit, 0)
 	}
 	if !opt.oneline {
-		return render.Transcript(sn.Title(), sn.ID, msgs[first:]), nil
+		return render.TranscriptFrom(sn.Title(), sn.ID, first+1, msgs[first:]), nil
 	}
 	var b strings.Builder
 	for i, m := range msgs[first:] {

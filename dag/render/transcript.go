@@ -35,13 +35,19 @@ type Message struct {
 // time (UTC), its text as it stands, and the calls it made. It ends in a
 // newline.
 func Transcript(title, sessionID string, msgs []Message) []byte {
+	return TranscriptFrom(title, sessionID, 1, msgs)
+}
+
+// TranscriptFrom is Transcript for the end of a branch: first is the position
+// of the first message.
+func TranscriptFrom(title, sessionID string, first int, msgs []Message) []byte {
 	var b bytes.Buffer
 	if title = oneLine(title); title == "" {
 		title = oneLine(sessionID)
 	}
 	b.WriteString("# " + title + "\n\nSession: " + codeSpan(sessionID) + "\n")
 	for i := range msgs {
-		writeMessage(&b, i+1, &msgs[i])
+		writeMessage(&b, first+i, &msgs[i])
 	}
 	return b.Bytes()
 }
