@@ -263,3 +263,72 @@ func TestReadmeIsShort(t *testing.T) {
 		t.Errorf("README.md has %d lines, at most 120 are allowed", n)
 	}
 }
+
+// scriptLines returns the command lines of all test scripts, and of the recipes.
+func scriptLines(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../test/testdata/script/*.txtar")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("the test scripts: %d, %v", len(files), err)
+	}
+	var lines []string
+	for _, name := range append(files, "../../docs/scripting.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "sessionfs ") || strings.HasPrefix(line, "mount ") || strings.HasPrefix(line, "[root] mount ") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// TestEveryVerbAndFlagHasAScript finds verbs, and flags of verbs, that no script
+// uses, and verbs of which no script expects a refusal.
+func TestEveryVerbAndFlagHasAScript(t *testing.T) {
+	lines := scriptLines(t)
+	used := func(pattern string) bool {
+		return slices.ContainsFunc(lines, regexp.MustCompile(pattern).MatchString)
+	}
+	root := testRoot()
+	for _, cmd := range root.Commands() {
+		name := cmd.Name()
+		if name == "help" {
+			continue
+		}
+		verb := `(sessionfs( -\S+( \S+)?)*|^(\[root\])?) ?` + name + `\b`
+		if !used(verb) {
+			t.Errorf("no script runs %s", name)
+		}
+		if !used(`(status [1-9]\d*|^!) .*` + verb) && name != "version" && name != "man" {
+			t.Errorf("no script has %s refused", name)
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			pattern := `--` + f.Name + `\b`
+			if f.Shorthand != "" {
+				pattern = `(` + pattern + `| -` + f.Shorthand + `\b)`
+			}
+			if f.Name != "help" && !used(verb+`.* ?`+pattern) {
+				t.Errorf("no script runs %s with --%s", name, f.Name)
+			}
+		})
+	}
+}
+
+// TestEveryExitStatusHasAScript finds statuses that no script expects.
+func TestEveryExitStatusHasAScript(t *testing.T) {
+	lines := scriptLines(t)
+	for n, name := range exitConstants(t) {
+		switch n {
+		case exitOK, exitPanic, exitNoSpace: // a crash and a full disk are not staged
+			continue
+		}
+		want := "status " + strconv.Itoa(n) + " "
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, want) }) {
+			t.Errorf("no script expects %s", name)
+		}
+	}
+}
