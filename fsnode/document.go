@@ -211,10 +211,12 @@ func (m metaText) apply(ctx context.Context, raw []byte) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
 	}
-	if err := m.s.t.st.MergeMeta(ctx, m.s.id, m.s.t.seen.of(m.s.id), raw); err != nil {
+	who := processOf(ctx)
+	if err := m.s.t.st.MergeMeta(ctx, m.s.id, m.s.t.seen.of(m.s.id, who), raw); err != nil {
 		return err
 	}
 	m.s.t.seen.note(m.s.id, raw)
+	m.s.t.seen.reads(m.s.id, who, raw)
 	return nil
 }
 

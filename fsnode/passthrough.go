@@ -49,7 +49,10 @@ func (s *session) newReal() (attachments, work vnode.Found) {
 				v := s.v.Load()
 				return s.t.readOnly || v.sn.Legacy || !v.sn.Openable || s.gone.Load()
 			},
-			OnChange: func() { s.t.st.Dirty(s.id) },
+			OnChange: s.added,
+			OnRemove: func() { s.t.st.Dirty(s.id) },
+			Removing: s.beforeRemove,
+			Errno:    s.t.realErrno,
 			Group:    group,
 		}
 	}

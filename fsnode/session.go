@@ -41,6 +41,8 @@ type session struct {
 	pend     pending
 
 	ctl outcomes
+
+	unsaved unsaved
 }
 
 // sessionIdent is the identity of a session's directory.

@@ -12,8 +12,10 @@ import (
 
 // MergeMeta takes over what somebody changed in the text of a session's
 // meta.json. Seen are the texts that he may have begun from, oldest first: the
-// change is counted from the one that differs from text in the fewest keys,
-// from the newest of several, and from the file as it is when there is none.
+// change is counted from the newest, or from an older one that differs from
+// text in fewer keys, as long as it differs at all: to put back what was there
+// before is a change as well. It is counted from the file as it is when there
+// is none.
 // Only keys that differ are written, with one write, and a key that was taken
 // out is taken out; all other bytes stay. The document's layout is no change.
 //
@@ -81,7 +83,7 @@ func (t *tx) metaChanges(seen [][]byte, saved *jsonedit.Object) []keyChange {
 		if err != nil {
 			continue
 		}
-		if c := diffKeys(base, saved, true); !found || len(c) < len(best) {
+		if c := diffKeys(base, saved, true); !found || len(c) > 0 && len(c) < len(best) {
 			best, found = c, true
 		}
 	}

@@ -21,6 +21,9 @@ type File struct {
 	// the text may: a handle then keeps what it has read for as long as it is
 	// the same, so that a large text is not made anew for every page.
 	Version func() any
+	// Opened, when not nil, is told of each open for reading: what is read then
+	// may come from the kernel's pages.
+	Opened func(ctx context.Context)
 	// Writer begins the writing of one handle. Nil, or an error, refuses an
 	// open for writing.
 	Writer func(ctx context.Context) (Writer, error)
@@ -74,6 +77,9 @@ type handle struct {
 // notified of the file from within the write.
 func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	h := &handle{f: f, appending: flags&syscall.O_APPEND != 0}
+	if f.Opened != nil && flags&syscall.O_ACCMODE != syscall.O_WRONLY {
+		f.Opened(ctx)
+	}
 	if flags&syscall.O_ACCMODE == syscall.O_RDONLY {
 		if _, err := f.Stat(ctx); err != nil {
 			return nil, 0, f.Env.Hush(err)
@@ -134,13 +140,6 @@ func (h *handle) stat() Stat {
 func (f *File) Setattr(ctx context.Context, fh fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	ctx, stop := patient(ctx)
 	defer stop()
-	if h, ok := fh.(*handle); ok && h.w != nil {
-		if _, err := f.Stat(ctx); errors.Is(err, Stale) {
-			if _, sized := in.GetSize(); !sized {
-				return f.Getattr(ctx, fh, out) // mode and times, which are not kept
-			}
-		}
-	}
 	return f.setattr(ctx, in, syscall.S_IFREG, out, func(size uint64) error {
 		if h, ok := fh.(*handle); ok && h.w != nil {
 			h.mu.Lock()

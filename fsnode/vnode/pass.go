@@ -34,6 +34,13 @@ type PassConfig struct {
 	// OnChange is called after each successful change, and when a file that
 	// was open for writing is closed changed. It may be called too often.
 	OnChange func()
+	// OnRemove, when not nil, is called in the place of OnChange after a name
+	// was removed.
+	OnRemove func()
+	// Removing, when not nil, is called before a name is removed whose content
+	// may be wanted again: not of an empty file, and not of one that the same
+	// process has made. An error refuses the removal. It may take its time.
+	Removing func(ctx context.Context) error
 	// Errno turns the errors of Open and Ensure into what the caller sees.
 	// nil: an errno inside is that errno, fs.ErrNotExist is ENOENT, anything
 	// else EIO.
@@ -105,6 +112,8 @@ type Pass struct {
 	group *PassGroup
 	salt  uint64
 	cfg   *PassConfig // of the root; nil in all nodes below it
+
+	maker atomic.Uint32 // the thread that created it through this mount
 
 	mu   sync.Mutex
 	open []*passHandle // what is open of this node

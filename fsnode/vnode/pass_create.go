@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -168,6 +169,9 @@ func (p *Pass) created(ctx context.Context, ref passRef, flags, mode uint32, out
 		return nil, nil, passErrno(err)
 	}
 	node, inode := p.child(ctx, st, &out.Attr)
+	if mode != 0 {
+		node.maker.Store(callerOf(ctx))
+	}
 	h, err := node.newFile(ref, flags)
 	if err != nil {
 		return nil, nil, passErrno(err)
@@ -306,13 +310,61 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 		return errno
 	}
 	defer dir.close()
+	if flags == 0 && dir.cfg.Removing != nil && p.wanted(ctx, dir, name) {
+		if err := dir.cfg.Removing(ctx); err != nil {
+			return dir.cfg.errno(err)
+		}
+	}
 	undo := p.pin(dir, name)
 	if err := unix.Unlinkat(dir.fd, name, flags); err != nil {
 		undo()
 		return passErrno(err)
 	}
-	dir.cfg.changed()
+	if dir.cfg.OnRemove != nil {
+		dir.cfg.OnRemove()
+	} else {
+		dir.cfg.changed()
+	}
 	return 0
+}
+
+// wanted reports whether what a name means may be wanted again when the name
+// is gone: a file with content or a link, unless it is a file that the process
+// which removes it has made itself.
+func (p *Pass) wanted(ctx context.Context, dir passRef, name string) bool {
+	var st unix.Stat_t
+	if unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return false
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFLNK && (kind != unix.S_IFREG || st.Size == 0) {
+		return false
+	}
+	child := p.GetChild(name)
+	if child == nil {
+		return true
+	}
+	node, ok := child.Operations().(*Pass)
+	return !ok || !sameProcess(callerOf(ctx), node.maker.Load())
+}
+
+// callerOf is the thread that sent a request, 0 when there is none.
+func callerOf(ctx context.Context) uint32 {
+	if c, ok := fuse.FromContext(ctx); ok {
+		return c.Pid
+	}
+	return 0
+}
+
+// sameProcess reports whether two threads belong to one process that lives.
+func sameProcess(a, b uint32) bool {
+	if a == 0 || b == 0 {
+		return false
+	}
+	if a == b {
+		return true
+	}
+	_, err := os.Lstat("/proc/" + strconv.FormatUint(uint64(a), 10) + "/task/" + strconv.FormatUint(uint64(b), 10))
+	return err == nil
 }
 
 // Rename implements fs.NodeRenamer, with RENAME_NOREPLACE and RENAME_EXCHANGE.

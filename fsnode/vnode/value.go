@@ -94,8 +94,12 @@ func (w *valueWriter) Flush(ctx context.Context) error {
 
 func (w *valueWriter) Sync(ctx context.Context) error { return w.Flush(ctx) }
 
-// Truncate to nothing forgets what is held; any other size means nothing.
+// Truncate to nothing forgets what is held, and one to what the handle wrote
+// ends what it wrote; any other size means nothing.
 func (w *valueWriter) Truncate(size uint64) error {
+	if size != 0 && size == uint64(w.total) {
+		return nil
+	}
 	if size != 0 {
 		return BadSize
 	}

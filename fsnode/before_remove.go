@@ -1,0 +1,80 @@
+package fsnode
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// saveAgain is after how long a removal makes sure once more that Git has what
+// is about to go: other programs put files there too, which no request tells.
+const saveAgain = 30 * time.Second
+
+// unsaved tells whether the real files of a session may hold something that is
+// not in a commit. The zero value says so.
+type unsaved struct {
+	one sync.Mutex // level 0: one commit at a time
+
+	mu    sync.Mutex // leaf: guards what follows
+	none  bool       // nothing was added since the last commit
+	saved time.Time
+}
+
+// added notes that a real file was made or changed.
+func (s *session) added() {
+	s.unsaved.mu.Lock()
+	s.unsaved.none = false
+	s.unsaved.mu.Unlock()
+	s.t.st.Dirty(s.id)
+}
+
+// beforeRemove commits what the session's real files hold before the first of
+// them is removed, so that `rm -rf` of a session takes nothing that Git does
+// not have. The removals that follow find nothing new.
+//
+// A commit that is not possible (a full disk, a broken repository) does not
+// keep anybody from removing files, except while somebody else is at it.
+func (s *session) beforeRemove(ctx context.Context) error {
+	u := &s.unsaved
+	u.one.Lock()
+	defer u.one.Unlock()
+	u.mu.Lock()
+	done := u.none && s.t.now().Sub(u.saved) < saveAgain
+	u.none = true // what is added from here on may miss the commit
+	u.mu.Unlock()
+	if done {
+		return nil
+	}
+	_, _, err := s.t.st.CommitTurn(holdingAny(ctx), s.id, "sessionfs: before files are removed")
+	u.mu.Lock()
+	u.none, u.saved = u.none && err == nil, s.t.now()
+	u.mu.Unlock()
+	switch store.CodeOf(err) {
+	case "":
+		return nil
+	case store.Locked:
+		return err
+	}
+	s.t.log.Warn("files are removed that are in no commit", "session", s.id, "err", err)
+	return nil
+}
+
+// realErrno is the errno of an error that came up in a real directory: of the
+// store, or of the disk.
+func (t *tree) realErrno(err error) syscall.Errno {
+	var errno syscall.Errno
+	switch {
+	case store.CodeOf(err) != "":
+		return t.hush(err)
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, fs.ErrNotExist):
+		return syscall.ENOENT
+	}
+	return t.hush(err)
+}
