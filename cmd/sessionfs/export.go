@@ -114,7 +114,14 @@ func (a *app) export(ctx context.Context, st *store.Store, refs []string, opt ex
 		return err
 	}
 	if opt.output == "" {
-		return a.paged(func(w io.Writer) error { return exportOne(ctx, st, ids[0], opt, w) })
+		var out bytes.Buffer
+		if err := exportOne(ctx, st, ids[0], opt, &out); err != nil {
+			return err
+		}
+		return a.paged(func(w io.Writer) error {
+			_, err := w.Write(a.shown(out.Bytes()))
+			return err
+		})
 	}
 	if len(refs) == 1 && opt.format != "tree" {
 		return writeFile(opt.output, func(w io.Writer) error { return exportOne(ctx, st, ids[0], opt, w) })

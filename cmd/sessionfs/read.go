@@ -69,7 +69,7 @@ func (a *app) log(ctx context.Context, st *store.Store, id, ref string, opt logO
 		return err
 	}
 	return a.paged(func(w io.Writer) error {
-		_, err := w.Write(text)
+		_, err := w.Write(a.shown(text))
 		return err
 	})
 }
@@ -124,7 +124,7 @@ files.`,
 				if err != nil {
 					return err
 				}
-				return a.paged(func(w io.Writer) error { return catNodes(w, sn, refs, raw, asJSON) })
+				return a.paged(func(w io.Writer) error { return a.catNodes(w, sn, refs, raw, asJSON) })
 			})
 		},
 	}
@@ -134,7 +134,7 @@ files.`,
 }
 
 // catNodes resolves every reference first, so that a wrong one prints nothing.
-func catNodes(w io.Writer, sn *store.Snapshot, refs []string, raw, asJSON bool) error {
+func (a *app) catNodes(w io.Writer, sn *store.Snapshot, refs []string, raw, asJSON bool) error {
 	ids := make([]string, len(refs))
 	for i, ref := range refs {
 		var err error
@@ -147,7 +147,7 @@ func catNodes(w io.Writer, sn *store.Snapshot, refs []string, raw, asJSON bool) 
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(text); err != nil {
+		if _, err := w.Write(a.shown(text)); err != nil {
 			return err
 		}
 	}
@@ -252,7 +252,7 @@ func (a *app) writeAttachments(refs []store.AttachmentRef, asJSON bool) error {
 		if !asJSON {
 			path := r.Path
 			if path == "" {
-				path = "(" + why + ": " + r.Recorded + ")"
+				path = "(" + why + ")"
 			}
 			lines = append(lines, []string{oneLine(r.Node), oneLine(r.Name), oneLine(path)})
 			continue

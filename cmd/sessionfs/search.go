@@ -126,7 +126,7 @@ printed in the unified format.`,
 				if err != nil {
 					return err
 				}
-				if err := a.paged(func(w io.Writer) error { return a.writeDiff(w, out) }); err != nil {
+				if err := a.paged(func(w io.Writer) error { return a.writeDiff(w, a.shown(out)) }); err != nil {
 					return err
 				}
 				if opt.exitCode && len(out) > 0 {

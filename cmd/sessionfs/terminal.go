@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,6 +86,25 @@ func (a *app) paged(fn func(w io.Writer) error) error {
 		err = failf(exitFailure, "", "pager: %w", waitErr)
 	}
 	return err
+}
+
+// shown is a text as standard output gets it: on a terminal without the controls
+// with which a message could steer it, anywhere else byte for byte.
+func (a *app) shown(text []byte) []byte {
+	if !terminal(a.stdout) {
+		return text
+	}
+	return harmless(text)
+}
+
+// harmless replaces control characters, but for line breaks and tabs.
+func harmless(text []byte) []byte {
+	return bytes.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // confirm asks a question on standard error and reads the answer from a

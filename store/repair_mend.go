@@ -1,0 +1,182 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/gitrepo"
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/layout"
+	"github.com/sessionfs/sessionfs/store/nodefile"
+)
+
+// locked runs fn with a session's inter-process lock held, or without one for
+// what belongs to the root. Placement is read with the lock held.
+func (r *repairer) locked(ctx context.Context, id string, fn func(layout.Place) error) error {
+	if id == "" {
+		return fn(layout.Place{})
+	}
+	lock, err := filelock.Acquire(ctx, r.s.layout.LockPath(id), r.s.lockTimeout)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	p, err := r.s.layout.Resolve(id)
+	if err != nil {
+		return err
+	}
+	if p.Legacy || p.Symlink || p.Deleted || p.Unreachable {
+		return nil // not ours to change
+	}
+	return fn(p)
+}
+
+// dropRow removes a row whose session is not there, after another look.
+func (r *repairer) dropRow(ctx context.Context, id string) error {
+	if p, err := r.s.layout.Resolve(id); err != nil || p.Present || p.Symlink || p.Unreachable {
+		return err
+	}
+	r.s.list.removeKnown(id)
+	return r.s.list.flush(ctx)
+}
+
+// setAside moves a file below .repaired/, under the path that it had.
+func (r *repairer) setAside(path string) error {
+	rel, err := filepath.Rel(r.s.root, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return nil // outside of the root, in a working folder: left alone
+	}
+	if fi, err := r.s.fs.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+		return ignoreMissing(err)
+	}
+	to := filepath.Join(r.s.root, r.aside, rel)
+	if err := disk.MkdirOwned(r.s.fs, filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if err := r.s.fs.RenameNoReplace(path, to); err != nil {
+		return err
+	}
+	r.moved = true
+	return errors.Join(r.s.fs.SyncDir(filepath.Dir(to)), r.s.fs.SyncDir(filepath.Dir(path)))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// dropGitLock removes a lock of Git's that no process can own any more: no
+// process of git stands in the session's directory, and none has the file open.
+func (r *repairer) dropGitLock(p layout.Place, path string) error {
+	if gitAtWork(p.Dir) {
+		return nil
+	}
+	return ignoreMissing(r.s.fs.Remove(path))
+}
+
+// gitAtWork reports whether a process of git works in a directory, as far as
+// this process may see others.
+func gitAtWork(dir string) bool {
+	procs, err := os.ReadDir("/proc")
+	if err != nil {
+		return true
+	}
+	for _, p := range procs {
+		if _, err := strconv.Atoi(p.Name()); err != nil {
+			continue
+		}
+		comm, err := os.ReadFile(filepath.Join("/proc", p.Name(), "comm"))
+		if err != nil || !strings.HasPrefix(string(comm), "git") {
+			continue
+		}
+		cwd, err := os.Readlink(filepath.Join("/proc", p.Name(), "cwd"))
+		if err != nil || cwd == dir || strings.HasPrefix(cwd, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// recommit commits what is there, which makes Git's own files anew.
+func (r *repairer) recommit(ctx context.Context, id string) error {
+	_, _, err := r.s.CommitTurn(ctx, id, "sessionfs: repair")
+	return err
+}
+
+// fillRef gives an emptied ref the commit that its log names last.
+func (r *repairer) fillRef(ctx context.Context, p layout.Place, path string) error {
+	if raw, err := r.s.fs.ReadFile(path); err != nil || len(bytes.TrimSpace(raw)) > 0 {
+		return ignoreMissing(err)
+	}
+	repo, err := gitrepo.Open(p.Dir, r.s.git)
+	if err != nil {
+		return nil
+	}
+	defer repo.Close()
+	log, err := repo.Log(ctx, 1)
+	if err != nil || len(log) == 0 {
+		return err
+	}
+	return disk.WriteAtomic(r.s.fs, path, []byte(log[0].Hash+"\n"), disk.WriteOptions{})
+}
+
+// fromGit puts the newest committed content of a file of the session back,
+// after the damaged one was set aside. A file that Git has not is left as it is.
+func (r *repairer) fromGit(ctx context.Context, p layout.Place, path string) error {
+	rel, err := filepath.Rel(p.Dir, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return nil
+	}
+	repo, err := gitrepo.Open(p.Dir, r.s.git)
+	if err != nil {
+		return nil // found by the check, too
+	}
+	defer repo.Close()
+	content, err := committed(ctx, repo, filepath.ToSlash(rel))
+	if err != nil || content == nil || !sound(rel, content) {
+		return err
+	}
+	if err := r.setAside(path); err != nil {
+		return err
+	}
+	if err := disk.WriteAtomic(r.s.fs, path, content, disk.WriteOptions{NoReplace: true}); err != nil {
+		return err
+	}
+	return r.s.Reload(ctx, p.ID)
+}
+
+// committed returns a regular file of the newest commit, nil when it has none.
+func committed(ctx context.Context, repo *gitrepo.Repo, path string) ([]byte, error) {
+	log, err := repo.Log(ctx, 1)
+	if err != nil || len(log) == 0 {
+		return nil, err
+	}
+	e, err := repo.Stat(ctx, log[0].Hash, path)
+	if errors.Is(err, gitrepo.ErrNotFound) || err == nil && !e.FileMode().IsRegular() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return repo.Blob(ctx, e.Hash)
+}
+
+// sound reports whether a file's content can take the place of a damaged one.
+func sound(rel string, content []byte) bool {
+	if filepath.Base(rel) == metaFile {
+		_, err := jsonedit.ParseObject(content)
+		return err == nil
+	}
+	_, err := nodefile.Parse(content)
+	return err == nil
+}
