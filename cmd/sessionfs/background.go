@@ -40,7 +40,8 @@ func (a *app) startBackground(loc location, point string, opt mountOptions) erro
 		return failf(exitFailure, "", "mount: %w", err)
 	}
 	defer reader.Close()
-	args := append([]string{"mount", "--store", loc.root, "--log-level", a.logLevel, "--log-format", a.logFormat}, opt.args()...)
+	args := append([]string{"mount", "--store", loc.root, "--log-level", a.logLevel, "--log-format", a.logFormat,
+		"--lock-timeout", a.lockTimeout.String()}, opt.args()...)
 	child := exec.Command("/proc/self/exe", append(args, "--", point)...)
 	child.Args[0] = os.Args[0]
 	child.Dir = "/"

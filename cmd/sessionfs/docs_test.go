@@ -303,7 +303,7 @@ func TestEveryVerbAndFlagHasAScript(t *testing.T) {
 		if !used(verb) {
 			t.Errorf("no script runs %s", name)
 		}
-		if !used(`(status [1-9]\d*|^!) .*` + verb) && name != "version" && name != "man" {
+		if !used(`(status [1-9]\d*|^!) .*`+verb) && name != "version" && name != "man" {
 			t.Errorf("no script has %s refused", name)
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {

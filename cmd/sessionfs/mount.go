@@ -75,7 +75,9 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	st, err := store.Open(ctx, loc.mountOptions(opt.readOnly, log))
+	storeOpt := loc.mountOptions(opt.readOnly, log)
+	storeOpt.LockTimeout = a.lockTimeout
+	st, err := store.Open(ctx, storeOpt)
 	if err != nil {
 		return err
 	}
