@@ -2,6 +2,7 @@ package fsnode
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -124,7 +125,7 @@ func (b *bench) list(path string) []string {
 			if name := string(p[24 : 24+n]); name != "." && name != ".." {
 				names = append(names, name)
 			}
-			off = uint64(p[8]) | uint64(p[9])<<8 | uint64(p[10])<<16
+			off = binary.LittleEndian.Uint64(p[8:])
 			p = p[(24+n+7)&^7:]
 		}
 	}
