@@ -184,6 +184,12 @@ func (b *Base) setattr(ctx context.Context, in *fuse.SetAttrIn, fileType uint32,
 		if err := size(n); err != nil {
 			return b.fail(ctx, "truncate", "", err)
 		}
+		if _, err := b.Stat(ctx); errors.Is(err, Stale) {
+			// It had the size, and is another message now.
+			st.Size = int64(n)
+			st.fill(&out.Attr, fileType, b.number())
+			return 0
+		}
 	}
 	return b.getattr(ctx, fileType, out)
 }

@@ -88,8 +88,13 @@ func (w *valueWriter) Flush(ctx context.Context) error {
 		return nil
 	}
 	text := string(w.buf)
-	w.drop()
-	return w.v.Set(ctx, text)
+	w.held = false
+	if err := w.v.Set(ctx, text); err != nil {
+		w.drop()
+		return err
+	}
+	w.applied = text // what comes after it continues it
+	return nil
 }
 
 func (w *valueWriter) Sync(ctx context.Context) error { return w.Flush(ctx) }
