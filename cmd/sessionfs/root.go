@@ -53,6 +53,7 @@ The same operations are verbs here, mounted or not.`,
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommandGroupID("Other")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef(cmd, "%w", err)
 	})
@@ -63,49 +64,46 @@ The same operations are verbs here, mounted or not.`,
 	flags.Duration("lock-timeout", defaultLockTimeout, "how long to wait for another writer of a session")
 	flags.String("color", "auto", "colours: auto (on a terminal), always, never")
 	flags.BoolVar(&a.noPager, "no-pager", false, "do not page the output")
-	// Every verb is listed here, in the order of the manual.
-	root.AddCommand(
-		newMountCommand(a),
-		newUmountCommand(a),
-		newLsCommand(a),
-		newShowCommand(a),
-		newLogCommand(a),
-		newCatCommand(a),
-		newGrepCommand(a),
-		newDiffCommand(a),
-		newGraphCommand(a),
-		newAttachmentsCommand(a),
-		newExportCommand(a),
-		newHeadCommand(a),
-		newBranchCommand(a),
-		newRetryCommand(a),
-		newSiblingCommand(a),
-		newLeafCommand(a),
-		newCheckoutCommand(a),
-		newRewindCommand(a),
-		newNewCommand(a),
-		newAppendCommand(a),
-		newEditCommand(a),
-		newRunCommand(a),
-		newAttachCommand(a),
-		newGetCommand(a),
-		newSetCommand(a),
-		newArchiveCommand(a),
-		newUnarchiveCommand(a),
-		newRmCommand(a),
-		newCommitCommand(a),
-		newCommitsCommand(a),
-		newStatusCommand(a),
-		newCheckCommand(a),
-		newReindexCommand(a),
-		newMigrateCommand(a),
-		newCompactCommand(a),
-		newCompletionCommand(a),
-		newManCommand(a),
-		newVersionCommand(a),
-		newSampleStoreCommand(a),
-	)
+	for _, g := range verbGroups(a) {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, cmd := range g.verbs {
+			cmd.GroupID = g.title
+		}
+		root.AddCommand(g.verbs...)
+	}
 	return root
+}
+
+// verbGroup is a part of the list that --help prints.
+type verbGroup struct {
+	title string
+	verbs []*cobra.Command
+}
+
+// verbGroups lists every verb, in the order of the manual.
+func verbGroups(a *app) []verbGroup {
+	return []verbGroup{
+		{"Mount", []*cobra.Command{newMountCommand(a), newUmountCommand(a)}},
+		{"Read", []*cobra.Command{
+			newLsCommand(a), newShowCommand(a), newLogCommand(a), newCatCommand(a), newGrepCommand(a),
+			newDiffCommand(a), newGraphCommand(a), newAttachmentsCommand(a), newExportCommand(a),
+		}},
+		{"Move the head", []*cobra.Command{
+			newHeadCommand(a), newBranchCommand(a), newRetryCommand(a), newSiblingCommand(a), newLeafCommand(a),
+			newCheckoutCommand(a), newRewindCommand(a),
+		}},
+		{"Write", []*cobra.Command{
+			newNewCommand(a), newAppendCommand(a), newEditCommand(a), newRunCommand(a), newAttachCommand(a),
+			newGetCommand(a), newSetCommand(a), newArchiveCommand(a), newUnarchiveCommand(a), newRmCommand(a),
+			newCommitCommand(a), newCommitsCommand(a),
+		}},
+		{"Look after the store", []*cobra.Command{
+			newStatusCommand(a), newCheckCommand(a), newReindexCommand(a), newMigrateCommand(a), newCompactCommand(a),
+		}},
+		{"Other", []*cobra.Command{
+			newCompletionCommand(a), newManCommand(a), newVersionCommand(a), newSampleStoreCommand(a),
+		}},
+	}
 }
 
 // needsNoConfig marks the commands that work whatever the configuration says.
