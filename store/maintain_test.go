@@ -438,6 +438,27 @@ func TestCheckFindsAllInOneRun(t *testing.T) {
 	}
 }
 
+// TestRepairBringsLostMessagesBack loses two messages in a row, and the head.
+func TestRepairBringsLostMessagesBack(t *testing.T) {
+	root, ids := soundRoot(t)
+	for _, id := range []string{ids[1], ids[2], ids[3]} {
+		if err := os.Remove(node(t, root, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := findings(t, root); found["dangling_head"] != 1 {
+		t.Fatalf("found %v", found)
+	}
+	out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+	if err != nil || len(out.Left) != 0 {
+		t.Fatalf("repair = %+v, %v", out, err)
+	}
+	s := openStore(t, store.Options{Root: root})
+	if got := branchIDs(t, s, "x"); !slices.Equal(got, ids) {
+		t.Errorf("the branch is %v, want %v", got, ids)
+	}
+}
+
 func TestRepairOfOneSession(t *testing.T) {
 	root, ids := soundRoot(t)
 	write(t, node(t, root, ids[1]), "{")

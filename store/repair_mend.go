@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
 	"github.com/sessionfs/sessionfs/store/gitrepo"
 	"github.com/sessionfs/sessionfs/store/internal/disk"
@@ -153,6 +154,80 @@ func (r *repairer) fromGit(ctx context.Context, p layout.Place, path string) err
 		return err
 	}
 	return r.s.Reload(ctx, p.ID)
+}
+
+// restoreMissing puts messages back that others, or the head, refer to and that
+// Git's newest commit has: whoever deletes a message deletes what refers to it as
+// well, so that this one was lost. What comes back may refer to another one.
+func (r *repairer) restoreMissing(ctx context.Context, p layout.Place) error {
+	repo, err := gitrepo.Open(p.Dir, r.s.git)
+	if err != nil {
+		return nil
+	}
+	defer repo.Close()
+	log, err := repo.Log(ctx, 1)
+	if err != nil || len(log) == 0 {
+		return err
+	}
+	files, err := repo.List(ctx, log[0].Hash, historyDir)
+	if errors.Is(err, gitrepo.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		sn, err := r.s.Load(ctx, p.ID)
+		if err != nil {
+			return err
+		}
+		n, err := r.restoreNodes(ctx, p, repo, files, sn.lost())
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// lost returns the ids that a predecessor or the head names and no node has.
+func (sn *Snapshot) lost() map[string]bool {
+	out := map[string]bool{}
+	note := func(id string) {
+		if _, ok := sn.Index.Get(id); !ok && id != "" && id != dag.RootID {
+			out[id] = true
+		}
+	}
+	note(sn.Head)
+	for n := range sn.Index.All() {
+		note(n.Predecessor)
+	}
+	return out
+}
+
+// restoreNodes writes those of the committed files that hold one of the ids and
+// are not there, and returns how many.
+func (r *repairer) restoreNodes(ctx context.Context, p layout.Place, repo *gitrepo.Repo, files []gitrepo.Entry, ids map[string]bool) (n int, err error) {
+	for _, f := range files {
+		_, _, id, ok := nodefile.ParseName(f.Name)
+		if !ok || !ids[id] || !f.FileMode().IsRegular() {
+			continue
+		}
+		content, err := repo.Blob(ctx, f.Hash)
+		if err != nil {
+			return n, err
+		}
+		path := filepath.Join(p.Dir, historyDir, f.Name)
+		if _, err := r.s.fs.Lstat(path); err == nil || !sound(f.Name, content) {
+			continue
+		}
+		if err := disk.WriteAtomic(r.s.fs, path, content, disk.WriteOptions{NoReplace: true}); err != nil {
+			return n, err
+		}
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return n, r.s.Reload(ctx, p.ID)
 }
 
 // committed returns a regular file of the newest commit, nil when it has none.
