@@ -2,6 +2,8 @@
 GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
+# Where mount(8) looks for its helpers; empty leaves them out.
+MOUNTDIR ?= /sbin
 BIN     := bin/sessionfs
 SHARE    = $(DESTDIR)$(PREFIX)/share
 COMPLETIONS = '$(SHARE)/bash-completion/completions/sessionfs' '$(SHARE)/zsh/site-functions/_sessionfs' \
@@ -35,6 +37,15 @@ install: $(BIN)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/sessionfs'
 	install -m 0644 docs/sessionfs.1 '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1'
+	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/user'
+	sed 's|@BINDIR@|$(PREFIX)/bin|' contrib/systemd/sessionfs.service.in > '$(DESTDIR)$(PREFIX)/lib/systemd/user/sessionfs.service'
+	chmod 0644 '$(DESTDIR)$(PREFIX)/lib/systemd/user/sessionfs.service'
+# The helpers of mount(8) lie outside PREFIX: who installs into a home has none.
+	@if [ -n '$(MOUNTDIR)' ] && { [ -n '$(DESTDIR)' ] || [ -w '$(MOUNTDIR)' ]; }; then \
+		install -d '$(DESTDIR)$(MOUNTDIR)' && \
+		ln -sf '$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(MOUNTDIR)/mount.sessionfs' && \
+		ln -sf '$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(MOUNTDIR)/mount.fuse.sessionfs'; \
+	fi
 	install -d '$(SHARE)/bash-completion/completions' '$(SHARE)/zsh/site-functions' '$(SHARE)/fish/vendor_completions.d'
 	$(BIN) completion bash > '$(SHARE)/bash-completion/completions/sessionfs'
 	$(BIN) completion zsh > '$(SHARE)/zsh/site-functions/_sessionfs'
@@ -42,7 +53,13 @@ install: $(BIN)
 	chmod 0644 $(COMPLETIONS)
 
 uninstall:
-	rm -f '$(DESTDIR)$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1' $(COMPLETIONS)
+	rm -f '$(DESTDIR)$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1' $(COMPLETIONS) \
+		'$(DESTDIR)$(PREFIX)/lib/systemd/user/sessionfs.service'
+	@for helper in mount.sessionfs mount.fuse.sessionfs; do \
+		if [ -n '$(MOUNTDIR)' ] && [ "$$(readlink '$(DESTDIR)$(MOUNTDIR)/'$$helper)" = '$(PREFIX)/bin/sessionfs' ]; then \
+			rm -f '$(DESTDIR)$(MOUNTDIR)/'$$helper; \
+		fi; \
+	done
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...

@@ -82,7 +82,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		{"new a b", `unexpected argument "b"`},
 		{"mount", "an argument is missing"},
 		{"mount -o frob /m", `unknown mount option "frob"`},
-		{"mount -o commits=tree /m", `unknown mount option "commits=tree"`},
+		{"mount -o commits=both /m", `unknown mount option "commits=both"`},
 		{"--log-level loud --store / ls", "--log-level"},
 		{"--log-format xml --store / ls", "--log-format"},
 	} {

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(start(os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run executes one command line and returns the process's exit status.

@@ -91,8 +91,11 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 		st.Close()
 		return mountError(err)
 	}
+	manager := newNotifier()
 	rep.ready(loc.root, point)
+	manager.tell(log, notifyReady, "STATUS="+loc.root+" mounted at "+point)
 	serve(ctx, m, signals, defaultStop, log)
+	manager.tell(log, notifyStopping)
 	return st.Close()
 }
 
@@ -115,15 +118,16 @@ func mountTree(ctx context.Context, st *store.Store, point string, opt mountOpti
 		return nil, err
 	}
 	return fsnode.Start(ctx, fsnode.Config{
-		Store:      st,
-		Mountpoint: point,
-		ReadOnly:   opt.readOnly,
-		AllowOther: opt.allowOther,
-		Options:    opt.forTree(st.Root()),
-		SpoolDir:   filepath.Join(dir, "spool"),
-		FailedDir:  filepath.Join(dir, "failed"),
-		Log:        log,
-		Version:    buildVersion(),
+		Store:       st,
+		Mountpoint:  point,
+		ReadOnly:    opt.readOnly,
+		CommitTrees: opt.commitTrees,
+		AllowOther:  opt.allowOther,
+		Options:     opt.forTree(st.Root()),
+		SpoolDir:    filepath.Join(dir, "spool"),
+		FailedDir:   filepath.Join(dir, "failed"),
+		Log:         log,
+		Version:     buildVersion(),
 	})
 }
 

@@ -12,8 +12,9 @@ type mountOptions struct {
 	readOnly, allowOther, background bool
 	options                          []string // values of -o, as given
 
-	nonEmpty bool
-	passed   []string // options that the mount itself takes
+	nonEmpty    bool
+	commitTrees bool     // commits/ shows directories
+	passed      []string // options that the mount itself takes
 }
 
 // passedOptions are -o words that are handed on to the mount as they are.
@@ -47,6 +48,8 @@ func (o *mountOptions) option(cmd *cobra.Command, word string) error {
 		o.allowOther = true
 	case word == "nonempty":
 		o.nonEmpty = true
+	case word == "commits=tree", word == "commits=text":
+		o.commitTrees = value == "tree"
 	case key == "fsname" && valued && value != "":
 		o.passed = append(o.passed, word)
 	case slices.Contains(passedOptions, word):
@@ -55,7 +58,7 @@ func (o *mountOptions) option(cmd *cobra.Command, word string) error {
 		return nil
 	default:
 		return failf(exitUsage,
-			"known are ro, rw, allow_other, nonempty, fsname=NAME, "+strings.Join(passedOptions, ", "),
+			"known are ro, rw, allow_other, nonempty, commits=tree, fsname=NAME, "+strings.Join(passedOptions, ", "),
 			"%s: unknown mount option %q", cmd.Name(), word)
 	}
 	return nil
@@ -73,6 +76,9 @@ func (o *mountOptions) args() []string {
 	}
 	if o.nonEmpty {
 		args = append(args, "-o", "nonempty")
+	}
+	if o.commitTrees {
+		args = append(args, "-o", "commits=tree")
 	}
 	for _, word := range o.passed {
 		args = append(args, "-o", word)
