@@ -162,6 +162,12 @@ func (w *docWriter) Release(ctx context.Context) {
 	w.d.Close()
 }
 
+// killed reports whether the process of a request is dying by a signal.
+func killed(ctx context.Context) bool {
+	c, ok := fuse.FromContext(ctx)
+	return ok && dyingBySignal(c.Pid)
+}
+
 // dyingBySignal reads the last field of /proc/<pid>/stat, the exit code of a
 // task that is ending: the signal in its low seven bits. Flush comes for such
 // a process too. A task that cannot be read counts as alive.

@@ -7,7 +7,8 @@ import (
 )
 
 // Lines is the writing side of a file that takes one command a line. A line
-// is run before the write that ends it returns; an unfinished one at flush.
+// is run before the write that ends it returns; an unfinished one at flush,
+// unless its writer is dying by a signal.
 // After a line that fails the rest of the same write is dropped.
 type Lines struct {
 	// Begin starts what belongs to one handle.
@@ -89,6 +90,9 @@ func (w *lineWriter) run(ctx context.Context, line string) error {
 func (w *lineWriter) Flush(ctx context.Context) error {
 	line := string(w.buf)
 	w.buf = nil
+	if line != "" && killed(ctx) {
+		return Killed
+	}
 	return w.run(ctx, line)
 }
 

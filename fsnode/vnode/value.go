@@ -9,7 +9,7 @@ import (
 // starts a value and a write at the end of what the handle wrote continues it;
 // the value so far is applied before write(2) returns when it ends in a
 // newline or is legal as it stands, so that echo sees the errno. An
-// unfinished text is applied at flush. Truncation by itself changes nothing,
+// unfinished text is applied at flush, unless its writer is dying by a signal. Truncation by itself changes nothing,
 // and a flush without a write does nothing.
 type Value struct {
 	// Set applies a value; one final newline has been taken off.
@@ -86,6 +86,10 @@ func (w *valueWriter) drop() { w.buf, w.held, w.applied = nil, false, "" }
 func (w *valueWriter) Flush(ctx context.Context) error {
 	if !w.held {
 		return nil
+	}
+	if killed(ctx) {
+		w.drop()
+		return Killed
 	}
 	text := string(w.buf)
 	w.held = false
