@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store"
+)
+
+func TestHarmless(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\tb\nc": "a\tb\nc", "\x1b[2J": "\ufffd[2J", "日本\r\n": "日本\ufffd\n", "\u009b31m": "\ufffd31m", "\x00": "\ufffd",
+	} {
+		if got := string(harmless([]byte(in))); got != want {
+			t.Errorf("harmless(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{w: &out, label: "check", drawn: time.Now()}
+	p.step(1, 4)
+	if out.Len() > 0 {
+		t.Errorf("short work is drawn: %q", out.String())
+	}
+	p.drawn = time.Now().Add(-time.Second)
+	p.step(2, 4)
+	if got, want := out.String(), "\rcheck ["+strings.Repeat("#", 15)+strings.Repeat(".", 15)+"] 2/4"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	p.end()
+	p.end()
+	if !strings.HasSuffix(out.String(), "2/4\r\x1b[K") {
+		t.Errorf("the bar stays: %q", out.String())
+	}
+	a := &app{stderr: &out}
+	silentBar := a.progress("x")
+	silentBar.drawn = time.Time{}
+	before := out.Len()
+	silentBar.step(1, 1)
+	if out.Len() != before {
+		t.Error("a bar is drawn where no terminal is")
+	}
+}
+
+func TestNobodyIsAskedWithoutATerminal(t *testing.T) {
+	a := &app{stdin: strings.NewReader("y\n"), stderr: io.Discard}
+	if yes, asked := a.confirm("Really?"); yes || asked {
+		t.Errorf("confirm = %v, %v", yes, asked)
+	}
+}
+
+func TestPagedIsPlainWithoutATerminal(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{stdout: &out, pager: "exit 1"}
+	want := errors.New("x")
+	err := a.paged(func(w io.Writer) error {
+		io.WriteString(w, "text")
+		return want
+	})
+	if !errors.Is(err, want) || out.String() != "text" {
+		t.Errorf("paged = %v, %q", err, out.String())
+	}
+}
+
+func TestMarkedTable(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{stdout: &out, color: "always"}
+	if err := a.markedTable(&out, []string{"  ID", "T"}, [][]string{{"! a", "x"}, {"  b", "y"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "  ID  T\n\x1b[31m! a   x\x1b[0m\n  b   y\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestJoinedErrorsHaveALineEach(t *testing.T) {
+	err := errors.Join(
+		&store.Error{Code: store.Locked, Op: "migrate", Session: "a", Err: errors.New("busy"), Hint: "wait"},
+		&store.Error{Code: store.Conflict, Op: "migrate", Session: "b", Err: errors.New("taken"), Hint: "look"},
+	)
+	want := "sessionfs: migrate: session a: busy [locked]\nhint: wait\nsessionfs: migrate: session b: taken [conflict]\nhint: look\n"
+	if got := errorText(err); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := exitStatus(err); got != exitBusy {
+		t.Errorf("status %d, want the first one's", got)
+	}
+}
+
+func TestCheckStatus(t *testing.T) {
+	for _, tt := range []struct {
+		severities []store.Severity
+		want       int
+	}{
+		{nil, exitOK}, {[]store.Severity{store.Note}, exitOK},
+		{[]store.Severity{store.Note, store.Warning}, exitFailure},
+		{[]store.Severity{store.Warning, store.Fault, store.Note}, exitCorrupt},
+	} {
+		var left []store.Finding
+		for _, s := range tt.severities {
+			left = append(left, store.Finding{Severity: s})
+		}
+		if got := checkStatus(left); got != tt.want {
+			t.Errorf("%v: %d, want %d", tt.severities, got, tt.want)
+		}
+	}
+}
