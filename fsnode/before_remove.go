@@ -2,10 +2,7 @@ package fsnode
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/sessionfs/sessionfs/store"
@@ -62,19 +59,4 @@ func (s *session) beforeRemove(ctx context.Context) error {
 	}
 	s.t.log.Warn("files are removed that are in no commit", "session", s.id, "err", err)
 	return nil
-}
-
-// realErrno is the errno of an error that came up in a real directory: of the
-// store, or of the disk.
-func (t *tree) realErrno(err error) syscall.Errno {
-	var errno syscall.Errno
-	switch {
-	case store.CodeOf(err) != "":
-		return t.hush(err)
-	case errors.As(err, &errno):
-		return errno
-	case errors.Is(err, fs.ErrNotExist):
-		return syscall.ENOENT
-	}
-	return t.hush(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"runtime"
 	"syscall"
@@ -140,4 +141,24 @@ func (t *tree) panicked(obj any) fuse.Status {
 	buf = buf[:runtime.Stack(buf, false)]
 	t.log.Error("panic in a request", slog.String("panic", fmt.Sprint(obj)), slog.String("stack", string(buf)))
 	return fuse.EIO
+}
+
+// realErrno is the errno of an error that came up in a real directory: of the
+// store, or of the disk.
+func (t *tree) realErrno(err error) syscall.Errno {
+	var errno syscall.Errno
+	switch {
+	case store.CodeOf(err) != "":
+		return t.hush(err)
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, fs.ErrNotExist):
+		return syscall.ENOENT
+	}
+	return t.hush(err)
+}
+
+// refusing answers every try at what r refuses, and keeps a record of it.
+func (t *tree) refusing(op string, path func() string, r vnode.Refusal) func() syscall.Errno {
+	return func() syscall.Errno { return t.fail(context.Background(), op, path(), r) }
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path"
-	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -67,9 +66,7 @@ func (s *session) newReal() (attachments, work vnode.Found) {
 func (s *session) newContext() vnode.Found {
 	return s.newPass(contextDir, contextDir, vnode.PassConfig{
 		ReadOnly: func() bool { return true },
-		Refuse: func() syscall.Errno {
-			return s.t.fail(context.Background(), "write", s.dir.Path(nil)+"/"+contextDir, vnode.Immutable)
-		},
+		Refuse:   s.t.refusing("write", func() string { return s.dir.Path(nil) + "/" + contextDir }, vnode.Immutable),
 	})
 }
 

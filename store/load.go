@@ -214,9 +214,16 @@ var (
 // there. It may be able to the next time, unlike text that makes no sense or a
 // file that may not be read.
 func failedRead(err error) bool {
-	var errno syscall.Errno
-	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) &&
-		errno != syscall.ENOTDIR && errno != syscall.ELOOP && errno != syscall.EISDIR && errno != syscall.ENAMETOOLONG
+	var system interface{ Timeout() bool } // what the system's errors have, and a parser's have not
+	if !errors.As(err, &system) {
+		return false
+	}
+	for _, lawful := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ELOOP, syscall.EISDIR, syscall.ENAMETOOLONG} {
+		if errors.Is(err, lawful) {
+			return false
+		}
+	}
+	return true
 }
 
 // historyLost notes that history/ as a whole could not be read. What is not
