@@ -111,7 +111,11 @@ const readmeText = `This directory shows AI chat sessions as files.
     transcript.md           the active branch as one document
     append/user             what is written here becomes a message
     ctl                     commands; read it for a list
-    attachments/            files
+    attachments/, workdir/  files
+    dag/<id>/               the graph: predecessor, children/, caller, callees/
+    graph.txt               the same, drawn
+    commits/                the session's history in Git
+  views/title/, views/...   links to the sessions by title, status, date, ...
   index.json                the registry of all sessions
   .sessionfs/errors         why the last operations were refused
 
