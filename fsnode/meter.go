@@ -44,6 +44,11 @@ func (t *tree) metricsText() []byte {
 	return m.Bytes()
 }
 
+// Metrics returns the OpenMetrics text of this moment, the same as a read of
+// .sessionfs/metrics. It takes no lock of a session and may be called at any
+// time, also when the mount is gone.
+func (m *Mount) Metrics() []byte { return m.t.metricsText() }
+
 // newMetrics makes .sessionfs/metrics.
 func (t *tree) newMetrics(parent *vnode.List) *vnode.Snap {
 	f := &vnode.Snap{

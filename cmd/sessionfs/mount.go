@@ -42,6 +42,8 @@ second signal detaches a busy mount at once.`,
 	flags.BoolVar(&opt.allowOther, "allow-other", false, "let other users see the mount")
 	flags.BoolVar(&opt.background, "background", false, "return when the mount answers, and serve it in the background")
 	flags.StringArrayVarP(&opt.options, "options", "o", nil, "mount options, separated by commas")
+	flags.StringVar(&opt.metricsAddr, "metrics-addr", "", "serve figures at http://ADDR/metrics; ADDR is a loopback address and a port")
+	flags.BoolVar(&opt.pprof, "pprof", false, "with --metrics-addr: serve profiles at /debug/pprof/ too")
 	return cmd
 }
 
@@ -75,13 +77,18 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	scrape, err := listenMetrics(opt.metricsAddr)
+	if err != nil {
+		return err
+	}
+	defer scrape.close()
 	storeOpt := loc.mountOptions(opt.readOnly, log)
 	storeOpt.LockTimeout = a.lockTimeout
 	st, err := store.Open(ctx, storeOpt)
 	if err != nil {
 		return err
 	}
-	record, err := writeRecord(point, loc.root)
+	record, err := writeRecord(point, loc.root, scrape.addr())
 	if err != nil {
 		log.Warn("no record of this mount is kept", "err", err)
 	}
@@ -91,6 +98,7 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 		st.Close()
 		return mountError(err)
 	}
+	scrape.start(m.Metrics, opt.pprof, log)
 	manager := newNotifier()
 	rep.ready(loc.root, point)
 	manager.tell(log, notifyReady, "STATUS="+loc.root+" mounted at "+point)
@@ -112,7 +120,7 @@ func (l location) mountOptions(readOnly bool, log *slog.Logger) store.Options {
 	return opt
 }
 
-func mountTree(ctx context.Context, st *store.Store, point string, opt mountOptions, log *slog.Logger) (served, error) {
+func mountTree(ctx context.Context, st *store.Store, point string, opt mountOptions, log *slog.Logger) (*fsnode.Mount, error) {
 	dir, err := stateDir()
 	if err != nil {
 		return nil, err

@@ -12,6 +12,9 @@ type mountOptions struct {
 	readOnly, allowOther, background bool
 	options                          []string // values of -o, as given
 
+	metricsAddr string // "" serves no figures
+	pprof       bool
+
 	nonEmpty    bool
 	commitTrees bool     // commits/ shows directories
 	passed      []string // options that the mount itself takes
@@ -33,6 +36,12 @@ func (o *mountOptions) parse(cmd *cobra.Command) error {
 				return err
 			}
 		}
+	}
+	if o.pprof && o.metricsAddr == "" {
+		return usagef(cmd, "%s: --pprof needs --metrics-addr", cmd.Name())
+	}
+	if _, err := loopback(o.metricsAddr); err != nil {
+		return usagef(cmd, "%s: --metrics-addr %q: %w", cmd.Name(), o.metricsAddr, err)
 	}
 	return nil
 }
@@ -79,6 +88,12 @@ func (o *mountOptions) args() []string {
 	}
 	if o.commitTrees {
 		args = append(args, "-o", "commits=tree")
+	}
+	if o.metricsAddr != "" {
+		args = append(args, "--metrics-addr", o.metricsAddr)
+	}
+	if o.pprof {
+		args = append(args, "--pprof")
 	}
 	for _, word := range o.passed {
 		args = append(args, "-o", word)

@@ -35,8 +35,9 @@ func mountKey(point string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// writeRecord creates and locks the record of a mount.
-func writeRecord(point, root string) (*mountRecord, error) {
+// writeRecord creates and locks the record of a mount; metrics is the address
+// that serves its figures, "" for none.
+func writeRecord(point, root, metrics string) (*mountRecord, error) {
 	path, err := recordPath(point)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,11 @@ func writeRecord(point, root string) (*mountRecord, error) {
 		if r == nil {
 			continue // removed by its last holder between our open and our lock
 		}
-		text, err := json.Marshal(map[string]any{"pid": os.Getpid(), "mountpoint": point, "store": root})
+		fields := map[string]any{"pid": os.Getpid(), "mountpoint": point, "store": root}
+		if metrics != "" {
+			fields["metrics"] = metrics
+		}
+		text, err := json.Marshal(fields)
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ func TestRecordIsHeldUntilRemoved(t *testing.T) {
 	if !waitServed("/mnt/x", time.Minute) {
 		t.Error("a mountpoint without a record is waited for")
 	}
-	r, err := writeRecord("/mnt/x", "/store")
+	r, err := writeRecord("/mnt/x", "/store", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestRecordIsHeldUntilRemoved(t *testing.T) {
 
 func TestRecordWaitsForTheServerBefore(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	before, err := writeRecord("/mnt/x", "/store")
+	before, err := writeRecord("/mnt/x", "/store", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestRecordWaitsForTheServerBefore(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		before.remove()
 	}()
-	after, err := writeRecord("/mnt/x", "/store")
+	after, err := writeRecord("/mnt/x", "/store", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,7 @@ type mountJSON struct {
 	Mountpoint string `json:"mountpoint"`
 	PID        int    `json:"pid"`
 	Answers    bool   `json:"answers"`
+	Metrics    string `json:"metrics,omitempty"` // the address of its figures
 }
 
 func gatherStatus(ctx context.Context, st *store.Store) (statusJSON, error) {
@@ -110,11 +111,12 @@ func liveMounts(root string) []mountJSON {
 		var r struct {
 			PID               int
 			Mountpoint, Store string
+			Metrics           string
 		}
 		err = json.NewDecoder(file).Decode(&r)
 		file.Close()
 		if err == nil && !dead && sameDir(r.Store, root) {
-			out = append(out, mountJSON{Mountpoint: r.Mountpoint, PID: r.PID})
+			out = append(out, mountJSON{Mountpoint: r.Mountpoint, PID: r.PID, Metrics: r.Metrics})
 		}
 	}
 	return out
@@ -137,6 +139,9 @@ func (a *app) writeStatus(s statusJSON) error {
 		state := fmt.Sprintf("process %d", m.PID)
 		if !m.Answers {
 			state += a.paint(red, ", does not answer")
+		}
+		if m.Metrics != "" {
+			state += ", http://" + oneLine(m.Metrics) + "/metrics"
 		}
 		fmt.Fprintf(&b, "mounted:   %s (%s)\n", oneLine(m.Mountpoint), state)
 	}

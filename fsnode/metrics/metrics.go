@@ -96,13 +96,23 @@ func (t *Text) Histograms(name, help, label string, h *Histograms) {
 			n += one.buckets[i].Load()
 			end := "+Inf"
 			if i < len(bounds) {
-				end = strconv.FormatFloat(bounds[i], 'f', -1, 64)
+				end = canonical(bounds[i])
 			}
 			fmt.Fprintf(&t.b, "%s_bucket{%s,le=\"%s\"} %d\n", name, labels, end, n)
 		}
 		fmt.Fprintf(&t.b, "%s_count{%s} %d\n%s_sum{%s} %s\n", name, labels, n, name, labels,
 			strconv.FormatFloat(sum.Seconds(), 'f', 6, 64))
 	}
+}
+
+// canonical writes a bucket's end as OpenMetrics wants it: always with a
+// fraction, so that "1" and "1.0" do not become two series.
+func canonical(end float64) string {
+	s := strconv.FormatFloat(end, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
 }
 
 // Gauge writes a value of this moment.

@@ -38,8 +38,8 @@ x_read_seconds_bucket{op="read",le="0.01"} 3
 x_read_seconds_bucket{op="read",le="0.05"} 3
 x_read_seconds_bucket{op="read",le="0.1"} 3
 x_read_seconds_bucket{op="read",le="0.5"} 3
-x_read_seconds_bucket{op="read",le="1"} 3
-x_read_seconds_bucket{op="read",le="5"} 3
+x_read_seconds_bucket{op="read",le="1.0"} 3
+x_read_seconds_bucket{op="read",le="5.0"} 3
 x_read_seconds_bucket{op="read",le="+Inf"} 4
 x_read_seconds_count{op="read"} 4
 x_read_seconds_sum{op="read"} 60.002100
