@@ -237,6 +237,7 @@ func (r *recorder) do(s step) {
 // split returns the inode of the directory that holds a name, and the name's
 // last part; ok is false outside of root.
 func (r *recorder) split(path string) (dir int, name string, ok bool) {
+	path = real(path)
 	rel, err := filepath.Rel(r.root, path)
 	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
 		return 0, "", false
@@ -255,6 +256,7 @@ func (r *recorder) split(path string) (dir int, name string, ok bool) {
 // know learns of what was made at path, or above it, behind the disk's back:
 // it counts as not durable, for nobody synced it here.
 func (r *recorder) know(path string) {
+	path = real(path)
 	rel, err := filepath.Rel(r.root, path)
 	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
 		return
@@ -273,7 +275,25 @@ func (r *recorder) know(path string) {
 	}
 }
 
+// openPrefix begins a path that starts at an open directory.
+const openPrefix = "/proc/self/fd/"
+
+// real gives a path that starts at an open directory its usual name.
+func real(path string) string {
+	rest, ok := strings.CutPrefix(path, openPrefix)
+	if !ok {
+		return path
+	}
+	fd, rest, _ := strings.Cut(rest, "/")
+	dir, err := os.Readlink(openPrefix + fd)
+	if err != nil {
+		return path
+	}
+	return filepath.Join(dir, rest)
+}
+
 func (r *recorder) lookup(path string) (int, bool) {
+	path = real(path)
 	if path == r.root {
 		return 0, true
 	}

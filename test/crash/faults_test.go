@@ -27,8 +27,12 @@ var modes = []struct {
 	{"a read", storetest.Fault{Err: syscall.EIO, Reads: true}},
 }
 
+// sampled is how many calls share one failure in the modes after the first.
+const sampled = 4
+
 // TestFaults runs each operation with a failure at each of its disk calls in
-// turn, and goes on with the same store.
+// turn, and goes on with the same store. In the modes after the first only some
+// of the calls fail, unless it is run long.
 func TestFaults(t *testing.T) {
 	var points, refused atomic.Int64
 	t.Cleanup(func() {
@@ -36,8 +40,12 @@ func TestFaults(t *testing.T) {
 	})
 	eachOp(t, func(t *testing.T, o op) {
 		f := newFaulty(t, o)
-		for _, m := range modes {
-			for at := 1; ; at++ {
+		for i, m := range modes {
+			step := 1
+			if i > 0 && !long() {
+				step = sampled
+			}
+			for at := 1 + i%step; ; at += step {
 				fault := m.fault
 				fault.At = at
 				hit, err := f.point(fault)

@@ -130,6 +130,7 @@ var ops = []op{
 	moveOp("sibling", func(e *env) (string, error) { return e.s.Sibling(e.ctx, "s1", "@", "next") }),
 	moveOp("leaf", func(e *env) (string, error) { return e.s.Leaf(e.ctx, "s1", "u3") }),
 	moveOp("checkout", func(e *env) (string, error) { return e.s.Checkout(e.ctx, "s1", "side") }),
+	moveOp("rewind", func(e *env) (string, error) { _, err := e.s.Rewind(e.ctx, "s1", "u2", ""); return "", err }),
 	{name: "edit", spec: talk, run: func(e *env) error {
 		_, err := e.s.Edit(e.ctx, "s1", "u2", "second, put otherwise")
 		return err
@@ -181,6 +182,18 @@ var ops = []op{
 		}
 		return err
 	}},
+	{name: "reindex", spec: talk + "\n\tnoindex", quiet: true, run: func(e *env) error { _, err := e.s.Reindex(e.ctx, nil); return err }},
+	{name: "compact", spec: talk, quiet: true, run: func(e *env) error {
+		n, err := e.s.Compact(e.ctx, "s1")
+		if err == nil && n == 0 {
+			return errNothingDone
+		}
+		return err
+	}},
+	{name: "append with a file", spec: talk + "\n\traw workdir/a.txt one", run: func(e *env) error {
+		_, err := e.s.AppendWithFiles(e.ctx, "s2", "user", "see", []string{e.opt.Root + "/s2/workdir/a.txt"})
+		return err
+	}, between: tipOrFile},
 	{name: "delete session", spec: talk, run: func(e *env) error { return e.s.DeleteSession(e.ctx, "s2") }, between: intentFirst},
 	{name: "delete session in a project", spec: projects, run: func(e *env) error { return e.s.DeleteSession(e.ctx, "s1") }, between: intentFirst},
 	{name: "remove empty", spec: talk + "\n\tsession s3\n\troot", run: func(e *env) error { return e.s.RemoveEmpty(e.ctx, "s3") },
@@ -226,6 +239,30 @@ var rowOnly = map[string]string{
 // a further tip (reference 6.7).
 func tipOnly(before, after, got state) string {
 	return onlyNodes(before, after, got, "the node came before meta.json: legal, a further tip")
+}
+
+// tipOrFile: as tipOnly, or the attachment is there and no message names it.
+func tipOrFile(before, after, got state) string {
+	without := state{}
+	for k, v := range got {
+		if !strings.HasPrefix(k, "file/") {
+			without[k] = v
+		}
+	}
+	for k, v := range before {
+		if strings.HasPrefix(k, "file/") && got[k] == v {
+			without[k] = v
+		}
+	}
+	if len(diff(before, without, content)) == 0 {
+		return "a file is saved before the message that names it"
+	}
+	for k, v := range got {
+		if strings.HasPrefix(k, "file/") && after[k] != v {
+			return ""
+		}
+	}
+	return onlyNodes(before, after, without, "the node came before meta.json: legal, a further tip")
 }
 
 // onlyNodes: nothing but nodes of after beside what was before.

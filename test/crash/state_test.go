@@ -97,7 +97,7 @@ func (st state) session(ctx context.Context, s *store.Store, r store.Row) error 
 		switch {
 		case e.IsDir() && (rel == ".git" || strings.HasPrefix(e.Name(), ".git.sessionfs-") || strings.HasPrefix(rel, ".sessionfs-")):
 			return fs.SkipDir
-		case e.IsDir(), isTemp(e.Name()), rel == "workdir/.gitkeep":
+		case e.IsDir(), isTemp(e.Name()), rel == "workdir/.gitkeep", e.Name() == ".opdedup.json": // a cache
 			return nil
 		}
 		b, err := os.ReadFile(path)
@@ -126,7 +126,8 @@ func isTemp(name string) bool { return tempName.MatchString(name) }
 
 var (
 	nodeFile = regexp.MustCompile(`^node/([^/]+)/(\d+)-.-(.*)\.json$`)
-	worker   = regexp.MustCompile(`"worker_id": "[^"]*"`)
+	// byChance are values that another run of an operation gives anew.
+	byChance = regexp.MustCompile(`"worker_id": "[^"]*"|branch_restore_[0-9a-f]+|"mutation_id": "[^"]*"`)
 )
 
 // named gives the nodes that st has and before lacks names that do not depend
@@ -149,7 +150,7 @@ func (st state) named(before state) state {
 	r := strings.NewReplacer(pairs...)
 	out := make(state, len(st))
 	for k, v := range st {
-		out[r.Replace(k)] = worker.ReplaceAllString(r.Replace(v), `"worker_id": "W"`)
+		out[r.Replace(k)] = byChance.ReplaceAllString(r.Replace(v), "W")
 	}
 	return out
 }
