@@ -308,6 +308,15 @@ func (c *scratch) settle(ctx context.Context, sync bool) error {
 	return err
 }
 
+// text is the content. A file that nobody has open is not left open.
+func (c *scratch) text() ([]byte, error) {
+	raw, err := c.buf.Bytes()
+	if err == nil && !c.file.HeldOpen() {
+		err = c.buf.Persist()
+	}
+	return raw, err
+}
+
 // closed is called when the last handle is gone.
 func (c *scratch) closed() {
 	c.mu.Lock()

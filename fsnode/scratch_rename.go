@@ -120,7 +120,7 @@ func (h *shelf) consume(ctx context.Context, name string, c *scratch, dest *shel
 	}
 	if err == nil || document {
 		var bad error
-		if raw, bad = c.buf.Bytes(); bad != nil {
+		if raw, bad = c.text(); bad != nil {
 			return bad
 		}
 	}
@@ -210,7 +210,7 @@ func (h *shelf) swapText(ctx context.Context, name string, c *scratch) error {
 	if err != nil {
 		return err
 	}
-	raw, err := c.buf.Bytes()
+	raw, err := c.text()
 	if err != nil {
 		return err
 	}

@@ -34,21 +34,21 @@ func (s *session) ours(name string) bool {
 }
 
 // topTarget is the writing side of a file in the session's directory.
-func (s *session) topTarget(_ context.Context, name string) (target, error) {
+func (s *session) topTarget(ctx context.Context, name string) (target, error) {
 	f := s.files.Load()
 	switch {
 	case name == "meta.json":
-		if s.v.Load().sn.MetaJSON() == nil {
-			return nil, vnode.NotFound
+		if s.v.Load().sn.MetaJSON() != nil {
+			return metaText{s}, nil
 		}
-		return metaText{s}, nil
 	case name == "head_id":
 		return valueText{read: f.headID.Read, set: func(ctx context.Context, text string) error {
 			return s.setHead(ctx, strings.TrimSpace(text), 0)
 		}}, nil
 	case name == "head":
 		return valueText{set: s.writeHead().Set, read: func(context.Context) ([]byte, error) { return nil, vnode.Immutable }}, nil
-	case s.ours(name):
+	}
+	if _, err := f.table.Find(ctx, name); err == nil {
 		return nil, vnode.Immutable
 	}
 	return nil, vnode.NotFound
