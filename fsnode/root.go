@@ -103,11 +103,12 @@ const readmeText = `This directory shows AI chat sessions as files.
   sessions/<id>/            one directory for each session; archived/ has the rest
     head                    link to the last message of the active branch
     head_id                 the same as a node id; write one to move the head
-    messages/               the active branch, oldest first
+    messages/               the active branch, oldest first; edit one of your own: a new branch
     branch/<name>/          every branch, as links
     nodes/                  every message of every branch, once
     history/                the same, the exact bytes on disk
     fields/                 title, status, pinned, ...: one file each
+    meta.json               all of them at once; keys that you change are written
     transcript.md           the active branch as one document
     append/user             what is written here becomes a message
     ctl                     commands; read it for a list
@@ -131,5 +132,6 @@ Worth knowing:
   echo hello > sessions/<id>/append/user    append a message
   mkdir sessions/<id>                       a new session
   mv sessions/<id> archived/                archive one
-  tail .sessionfs/errors                    what was refused, and why
+  vim sessions/<id>/messages/000001-user-*.md      ask a question anew
+  tail .sessionfs/errors                    what was refused, and why; .sessionfs/failed/ has the texts
 `
