@@ -270,7 +270,7 @@ func (s *session) linkBranch(ctx context.Context, target, name string) (vnode.Fo
 	if err != nil {
 		return vnode.Found{}, err
 	}
-	if err := s.nameBranch(s.holdingBranches(ctx), node, name, true); err != nil {
+	if err := s.nameBranch(store.WithLockTimeout(s.holdingBranches(ctx), renameWait), node, name, true); err != nil {
 		return vnode.Found{}, err
 	}
 	l := &vnode.Link{
@@ -312,5 +312,5 @@ func (s *session) renameBranch(ctx context.Context, name string, to *vnode.List,
 	if !ok {
 		return vnode.NotFound
 	}
-	return s.nameBranch(s.holdingBranches(ctx), b.tip, newName, noReplace)
+	return s.nameBranch(store.WithLockTimeout(s.holdingBranches(ctx), renameWait), b.tip, newName, noReplace)
 }

@@ -178,7 +178,7 @@ func (s *session) renameNode(ctx context.Context, name string, to *vnode.List, n
 	if !ok {
 		return vnode.NotFound
 	}
-	ctx = holding(ctx, f.nodes, to)
+	ctx = store.WithLockTimeout(holding(ctx, f.nodes, to), renameWait)
 	switch {
 	case to == f.branches:
 		return s.nameBranch(ctx, node, newName, noReplace)

@@ -106,5 +106,5 @@ func (t *tree) rename(ctx context.Context, name string, to *vnode.List, newName 
 	if s != nil {
 		dirs = append(dirs, s.dir)
 	}
-	return t.st.SetArchived(holding(ctx, dirs...), id, to == t.archived)
+	return t.st.SetArchived(store.WithLockTimeout(holding(ctx, dirs...), renameWait), id, to == t.archived)
 }

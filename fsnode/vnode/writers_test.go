@@ -48,6 +48,7 @@ func TestValue(t *testing.T) {
 		{"held until flush", false, []step{{"abc", 0, nil}, flush(nil), flush(nil)}, []string{"abc"}},
 		{"legal at once", false, []step{{"legal", 0, nil}, flush(nil)}, []string{"legal"}},
 		{"legal, then its newline", false, []step{{"legal", 0, nil}, {"\n", 5, nil}, flush(nil)}, []string{"legal"}},
+		{"closed in between", false, []step{{"ab", 0, nil}, flush(nil), {"c", 2, nil}, flush(nil), {"\n", 3, nil}, flush(nil)}, []string{"ab", "abc"}},
 		{"legal, then longer", false, []step{{"legal", 0, nil}, {"er\n", 5, nil}}, []string{"legal", "legaler"}},
 		{"starts again", false, []step{{"ab", 0, nil}, {"xy\n", 0, nil}}, []string{"xy"}},
 		{"two lines one after the other", false, []step{{"a\n", 0, nil}, {"b\n", 2, nil}}, []string{"a", "b"}},
