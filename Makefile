@@ -6,18 +6,25 @@ DESTDIR ?=
 MOUNTDIR ?= /sbin
 BIN     := bin/sessionfs
 SHARE    = $(DESTDIR)$(PREFIX)/share
-COMPLETIONS = '$(SHARE)/bash-completion/completions/sessionfs' '$(SHARE)/zsh/site-functions/_sessionfs' \
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+COMPLETIONS = '$(SHARE)/bash-completion/completions/sessionfs' '$(DESTDIR)$(ZSHDIR)/_sessionfs' \
 	'$(SHARE)/fish/vendor_completions.d/sessionfs.fish'
 # The build information has a version only for a tagged, clean checkout that
 # was built with VCS stamping, so git describe fills in.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# Linker flags beside the version. "make deb" strips the package's binary.
+LDFLAGS ?=
+# The time of everything in the package; that of the commit makes a build
+# repeatable.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+MAINTAINER ?= sessionfs authors <sessionfs@users.noreply.github.com>
 
-.PHONY: all demo test build install uninstall bench lint man clean
+.PHONY: all demo test build install uninstall deb bench lint man clean
 
 all: build
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/sessionfs
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $(BIN) ./cmd/sessionfs
 
 demo:
 	@GO='$(GO)' bash test/demo/demo.sh
@@ -46,9 +53,9 @@ install: $(BIN)
 		ln -sf '$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(MOUNTDIR)/mount.sessionfs' && \
 		ln -sf '$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(MOUNTDIR)/mount.fuse.sessionfs'; \
 	fi
-	install -d '$(SHARE)/bash-completion/completions' '$(SHARE)/zsh/site-functions' '$(SHARE)/fish/vendor_completions.d'
+	install -d '$(SHARE)/bash-completion/completions' '$(DESTDIR)$(ZSHDIR)' '$(SHARE)/fish/vendor_completions.d'
 	$(BIN) completion bash > '$(SHARE)/bash-completion/completions/sessionfs'
-	$(BIN) completion zsh > '$(SHARE)/zsh/site-functions/_sessionfs'
+	$(BIN) completion zsh > '$(DESTDIR)$(ZSHDIR)/_sessionfs'
 	$(BIN) completion fish > '$(SHARE)/fish/vendor_completions.d/sessionfs.fish'
 	chmod 0644 $(COMPLETIONS)
 
@@ -60,6 +67,12 @@ uninstall:
 			rm -f '$(DESTDIR)$(MOUNTDIR)/'$$helper; \
 		fi; \
 	done
+
+# A Debian package in bin/. It is for the machine that builds it.
+deb:
+	$(MAKE) build BIN=bin/deb/sessionfs LDFLAGS='-s -w'
+	@BIN=bin/deb/sessionfs OUT=bin VERSION='$(VERSION)' SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' \
+		MAINTAINER='$(MAINTAINER)' bash contrib/debian/build.sh
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...
