@@ -12,6 +12,14 @@ import (
 // is about to go: other programs put files there too, which no request tells.
 const saveAgain = 30 * time.Second
 
+// A build makes and removes files all the time, each by another program. One
+// that has lived for less than youngFile costs no commit within saveSoon of
+// another.
+const (
+	youngFile = 2 * time.Second
+	saveSoon  = 10 * time.Second
+)
+
 // unsaved tells whether the real files of a session may hold something that is
 // not in a commit. The zero value says so.
 type unsaved struct {
@@ -36,13 +44,14 @@ func (s *session) added() {
 //
 // A commit that is not possible (a full disk, a broken repository) does not
 // keep anybody from removing files, except while somebody else is at it.
-func (s *session) beforeRemove(ctx context.Context) error {
+func (s *session) beforeRemove(ctx context.Context, age time.Duration) error {
 	u := &s.unsaved
 	u.one.Lock()
 	defer u.one.Unlock()
 	u.mu.Lock()
-	done := u.none && s.t.now().Sub(u.saved) < saveAgain
-	u.none = true // what is added from here on may miss the commit
+	since := s.t.now().Sub(u.saved)
+	done := u.none && since < saveAgain || since < saveSoon && age >= 0 && age < youngFile
+	u.none = u.none || !done // what is added from here on may miss the commit
 	u.mu.Unlock()
 	if done {
 		return nil

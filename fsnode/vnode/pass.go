@@ -39,8 +39,9 @@ type PassConfig struct {
 	OnRemove func()
 	// Removing, when not nil, is called before a name is removed whose content
 	// may be wanted again: not of an empty file, and not of one that the same
-	// process has made. An error refuses the removal. It may take its time.
-	Removing func(ctx context.Context) error
+	// process has made. Age is since its content last changed. An error refuses
+	// the removal. It may take its time.
+	Removing func(ctx context.Context, age time.Duration) error
 	// Errno turns the errors of Open and Ensure into what the caller sees.
 	// nil: an errno inside is that errno, fs.ErrNotExist is ENOENT, anything
 	// else EIO.

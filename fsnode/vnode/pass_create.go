@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -310,9 +311,11 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 		return errno
 	}
 	defer dir.close()
-	if flags == 0 && dir.cfg.Removing != nil && p.wanted(ctx, dir, name) {
-		if err := dir.cfg.Removing(ctx); err != nil {
-			return dir.cfg.errno(err)
+	if flags == 0 && dir.cfg.Removing != nil {
+		if age, ok := p.wanted(ctx, dir, name); ok {
+			if err := dir.cfg.Removing(ctx, age); err != nil {
+				return dir.cfg.errno(err)
+			}
 		}
 	}
 	undo := p.pin(dir, name)
@@ -330,21 +333,22 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 
 // wanted reports whether what a name means may be wanted again when the name
 // is gone: a file with content or a link, unless it is a file that the process
-// which removes it has made itself.
-func (p *Pass) wanted(ctx context.Context, dir passRef, name string) bool {
+// which removes it has made itself. Age is since it was last changed.
+func (p *Pass) wanted(ctx context.Context, dir passRef, name string) (age time.Duration, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return false
+		return 0, false
 	}
+	age = time.Since(time.Unix(st.Mtim.Unix()))
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFLNK && (kind != unix.S_IFREG || st.Size == 0) {
-		return false
+		return 0, false
 	}
 	child := p.GetChild(name)
 	if child == nil {
-		return true
+		return age, true
 	}
-	node, ok := child.Operations().(*Pass)
-	return !ok || !sameProcess(callerOf(ctx), node.maker.Load())
+	node, known := child.Operations().(*Pass)
+	return age, !known || !sameProcess(callerOf(ctx), node.maker.Load())
 }
 
 // callerOf is the thread that sent a request, 0 when there is none.

@@ -418,3 +418,31 @@ func TestControlFile(t *testing.T) {
 		t.Errorf("ctl reads %q", got)
 	}
 }
+
+// TestMetaInParts: meta.json that comes from several programs, one after the
+// other on one descriptor, is whole at the end: what was kept of its first
+// parts is taken back.
+func TestMetaInParts(t *testing.T) {
+	m := start(t, harness.Options{})
+	r := harness.Shell(t, t.TempDir(), `sed "s/$2/In Parts/" "$1" > all; head -c 40 all > a; tail -c +41 all > b; (cat a; sleep 0.05; cat b) > "$1"`,
+		m.Session(nested, "meta.json"), text(t, m, nested, "title"))
+	if got := text(t, m, nested, "title"); got != "In Parts" {
+		t.Errorf("title is %q; exit status %d, %s", got, r.Code, r.Err)
+	}
+	if got := failed(t, m); len(got) > 0 {
+		t.Errorf("failed/ holds %q", got)
+	}
+}
+
+// TestBuildsCostFewCommits: files that live for a moment, made and removed by
+// different programs, do not each make a commit.
+func TestBuildsCostFewCommits(t *testing.T) {
+	m := start(t, harness.Options{})
+	count := git(t, m, nested, "rev-list", "--count", "HEAD")
+	if r := harness.Shell(t, m.Session(nested, "workdir"), `for i in 1 2 3 4 5 6; do echo $i > conftest.c; cp conftest.c conftest.o; rm -f conftest.c conftest.o; done`); r.Code != 0 {
+		t.Error(r.Err)
+	}
+	if got := git(t, m, nested, "rev-list", "--count", "HEAD~1"); got != count {
+		t.Errorf("more than one commit: %s before the last, %s at first", got, count)
+	}
+}
