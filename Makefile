@@ -7,6 +7,9 @@ MOUNTDIR ?= /sbin
 BIN     := bin/sessionfs
 SHARE    = $(DESTDIR)$(PREFIX)/share
 ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+# systemd's user manager looks into lib below /usr and /usr/local, and into
+# share below a home.
+UNITDIR ?= $(PREFIX)/$(if $(filter /home/% $(HOME)/%,$(PREFIX)),share,lib)/systemd/user
 COMPLETIONS = '$(SHARE)/bash-completion/completions/sessionfs' '$(DESTDIR)$(ZSHDIR)/_sessionfs' \
 	'$(SHARE)/fish/vendor_completions.d/sessionfs.fish'
 # The build information has a version only for a tagged, clean checkout that
@@ -44,9 +47,9 @@ install: $(BIN)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/sessionfs'
 	install -m 0644 docs/sessionfs.1 '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1'
-	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/user'
-	sed 's|@BINDIR@|$(PREFIX)/bin|' contrib/systemd/sessionfs.service.in > '$(DESTDIR)$(PREFIX)/lib/systemd/user/sessionfs.service'
-	chmod 0644 '$(DESTDIR)$(PREFIX)/lib/systemd/user/sessionfs.service'
+	install -d '$(DESTDIR)$(UNITDIR)'
+	sed 's|@BINDIR@|$(PREFIX)/bin|' contrib/systemd/sessionfs.service.in > '$(DESTDIR)$(UNITDIR)/sessionfs.service'
+	chmod 0644 '$(DESTDIR)$(UNITDIR)/sessionfs.service'
 # The helpers of mount(8) lie outside PREFIX: who installs into a home has none.
 	@if [ -n '$(MOUNTDIR)' ] && { [ -n '$(DESTDIR)' ] || [ -w '$(MOUNTDIR)' ]; }; then \
 		install -d '$(DESTDIR)$(MOUNTDIR)' && \
@@ -61,7 +64,7 @@ install: $(BIN)
 
 uninstall:
 	rm -f '$(DESTDIR)$(PREFIX)/bin/sessionfs' '$(DESTDIR)$(PREFIX)/share/man/man1/sessionfs.1' $(COMPLETIONS) \
-		'$(DESTDIR)$(PREFIX)/lib/systemd/user/sessionfs.service'
+		'$(DESTDIR)$(UNITDIR)/sessionfs.service'
 	@for helper in mount.sessionfs mount.fuse.sessionfs; do \
 		if [ -n '$(MOUNTDIR)' ] && [ "$$(readlink '$(DESTDIR)$(MOUNTDIR)/'$$helper)" = '$(PREFIX)/bin/sessionfs' ]; then \
 			rm -f '$(DESTDIR)$(MOUNTDIR)/'$$helper; \

@@ -54,7 +54,7 @@ version=$(debian_version "$VERSION")
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
-make -s install BIN="$BIN" DESTDIR="$stage" PREFIX=/usr MOUNTDIR=/usr/sbin ZSHDIR=/usr/share/zsh/vendor-completions
+make -s install BIN="$BIN" DESTDIR="$stage" PREFIX=/usr MOUNTDIR=/usr/sbin UNITDIR=/usr/lib/systemd/user ZSHDIR=/usr/share/zsh/vendor-completions
 
 # Debian's ways: compressed pages, relative links, everything under doc/.
 man=$stage/usr/share/man doc=$stage/usr/share/doc/sessionfs

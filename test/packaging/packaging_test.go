@@ -310,7 +310,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	need(t, "make", "install")
 	dest := t.TempDir()
 	binary := filepath.Join(t.TempDir(), "sessionfs")
-	shell(t, root, "make build VERSION="+version+" BIN="+binary)
+	shell(t, root, "make build LDFLAGS='-s -w' VERSION="+version+" BIN="+binary)
 	args := " BIN=" + binary + " DESTDIR=" + dest + " PREFIX=/opt/s"
 	foreign := filepath.Join(dest, "opt/s/bin/other")
 	if err := os.MkdirAll(filepath.Dir(foreign), 0o755); err != nil {
@@ -354,4 +354,16 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("left after uninstall (-want +got):\n%s", diff)
 	}
 	shell(t, root, "make uninstall"+args) // twice is no error
+
+	// Into a home: where systemd looks there, and nothing outside it.
+	home := t.TempDir()
+	args = " BIN=" + binary + " PREFIX=" + home + "/.local MOUNTDIR="
+	shell(t, root, "make install"+args, "HOME="+home)
+	if _, err := os.Stat(filepath.Join(home, ".local/share/systemd/user/sessionfs.service")); err != nil {
+		t.Error(err)
+	}
+	shell(t, root, "make uninstall"+args, "HOME="+home)
+	if left := shell(t, home, "find . ! -type d"); left != "" {
+		t.Errorf("left in the home after uninstall: %s", left)
+	}
 }
