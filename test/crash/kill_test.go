@@ -107,7 +107,6 @@ type loader struct {
 	j   *journal
 	id  string
 	rng *rand.Rand
-	run *store.Run
 }
 
 func (w *loader) work() {
