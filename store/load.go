@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"sort"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sessionfs/sessionfs/dag"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/layout"
 	"github.com/sessionfs/sessionfs/store/nodefile"
 )
@@ -40,7 +42,7 @@ func (s *Store) readMeta(place layout.Place) meta {
 	if place.Symlink {
 		return parseMeta(nil, errSymlinked)
 	}
-	raw, err := s.fs.ReadFile(filepath.Join(place.Dir, metaFile))
+	raw, err := s.readOwn(filepath.Join(place.Dir, metaFile))
 	switch {
 	case err == nil:
 		if raw == nil {
@@ -51,6 +53,18 @@ func (s *Store) readMeta(place layout.Place) meta {
 		return parseMeta(nil, nil)
 	}
 	return parseMeta(nil, err)
+}
+
+// readOwn reads a file of a session. A symlink in its place is not followed:
+// the store may belong to somebody else than this process, and what a link
+// leads to is not his to show.
+func (s *Store) readOwn(path string) ([]byte, error) {
+	f, _, err := safefile.OpenRegular(s.fs, path)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(f)
+	return raw, errors.Join(err, f.Close())
 }
 
 var errSymlinked = errors.New("the session's directory is a symbolic link, which is not followed")
@@ -146,7 +160,8 @@ func (s *Store) readHistory(sn *Snapshot, old *Snapshot) {
 			continue
 		}
 		if !fi.Mode().IsRegular() {
-			sn.addBad(name, st, errNotRegular)
+			// Neither read nor shown: what a link leads to is not the session's.
+			sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir + "/" + name, Text: unreadable(errNotRegular)})
 			continue
 		}
 		raw, err := d.ReadInto(name, buf[:0])

@@ -174,7 +174,7 @@ func (sn *Snapshot) TextOfFile(file string) ([]byte, error) {
 // Raw reads a history file's exact bytes from disk. Corrupt when it cannot be
 // read, so that a file that vanished is not taken for a name that never was.
 func (sn *Snapshot) Raw(file string) ([]byte, error) {
-	raw, err := sn.s.fs.ReadFile(filepath.Join(sn.Dir, historyDir, file))
+	raw, err := sn.s.readOwn(filepath.Join(sn.Dir, historyDir, file))
 	if err != nil {
 		return nil, &Error{Code: Corrupt, Op: "read node", Session: sn.ID, Ref: file, Err: err}
 	}

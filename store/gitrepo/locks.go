@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,8 +59,11 @@ type lockFile struct {
 
 // lock takes .git/sessionfs.lock and clears what a dead holder left.
 func (r *Repo) lock(ctx context.Context) (*gitLocks, error) {
+	if err := r.refuseLinks(); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(r.git, recordName)
-	f, err := r.fs.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666&r.perm)
+	f, err := r.fs.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o666&r.perm)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
@@ -78,6 +82,36 @@ func (r *Repo) lock(ctx context.Context) (*gitLocks, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return l, nil
+}
+
+// refuseLinks refuses a repository of which a part that is written to is a
+// symlink: this process may have rights that the repository's owner has not.
+// (A linked work tree's .git is a file and leads elsewhere by Git's own rule.)
+func (r *Repo) refuseLinks() error {
+	for _, dir := range []string{r.git, r.common} {
+		for _, name := range []string{recordName, "logs", "logs/refs", "logs/refs/heads", "refs", "refs/heads", "objects", "objects/pack", "objects/info"} {
+			fi, err := r.fs.Lstat(filepath.Join(dir, name))
+			if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+				return fmt.Errorf("%s is a symbolic link: %w", name, ErrUnsupported)
+			}
+		}
+	}
+	return nil
+}
+
+// throughLink reports whether a directory on the way from the repository to a
+// path is a symlink.
+func (l *gitLocks) throughLink(path string) (bool, error) {
+	for dir := filepath.Dir(path); dir != l.r.git && dir != l.r.common && len(dir) > 1; dir = filepath.Dir(dir) {
+		fi, err := l.r.fs.Lstat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil || fi.Mode()&fs.ModeSymlink != 0 {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // wait polls try until it succeeds, fails, the deadline passes (ErrLocked) or
@@ -104,7 +138,7 @@ func (l *gitLocks) wait(ctx context.Context, path string, try func() (bool, erro
 
 // recover removes the Git locks that the record names, and begins a new record.
 func (l *gitLocks) recover(path string) error {
-	old, err := l.r.fs.ReadFile(path)
+	old, err := io.ReadAll(l.flock)
 	if err != nil {
 		return fmt.Errorf("read lock record: %w", err)
 	}
@@ -113,7 +147,7 @@ func (l *gitLocks) recover(path string) error {
 			return err
 		}
 	}
-	flags := os.O_WRONLY | os.O_APPEND
+	flags := os.O_WRONLY | os.O_APPEND | unix.O_NOFOLLOW
 	if len(old) > 0 {
 		flags |= os.O_TRUNC
 	}
@@ -166,6 +200,9 @@ func (l *gitLocks) removeRecorded(line string) error {
 	path := filepath.Join(l.r.git, name)
 	if !strings.HasPrefix(path, l.r.git+"/") && !strings.HasPrefix(path, l.r.common+"/") {
 		return nil
+	}
+	if linked, err := l.throughLink(path); err != nil || linked {
+		return err
 	}
 	now, err := identity(path)
 	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {

@@ -187,7 +187,7 @@ func (l *Layout) inspect(id, dir string) Place {
 		p.Present, err2 = l.is(fs.FileMode.IsRegular, dir, metaName)
 	}
 	p.Unreachable = !p.Present && (err1 != nil || err2 != nil)
-	if !history || p.Symlink {
+	if !history || p.Symlink || l.linked(filepath.Join(dir, historyName)) || l.linked(filepath.Join(dir, gitName)) {
 		return p
 	}
 	if _, err := l.fs.Stat(filepath.Join(dir, gitName)); err == nil {
@@ -197,6 +197,13 @@ func (l *Layout) inspect(id, dir string) Place {
 	_, err = l.fs.Stat(filepath.Join(dir, historyName, gitName))
 	p.HistoryRepo = err == nil
 	return p
+}
+
+// linked reports whether a name is a symlink: nothing of a session is read or
+// written through one, since the store may belong to somebody else.
+func (l *Layout) linked(path string) bool {
+	fi, err := l.fs.Lstat(path)
+	return err == nil && fi.Mode()&fs.ModeSymlink != 0
 }
 
 // is reports whether a file of a directory has a kind. The error says that it

@@ -44,7 +44,8 @@ type FS interface {
 	ReadFile(name string) ([]byte, error)
 	// ReadDir returns a directory's entries sorted by name.
 	ReadDir(name string) ([]fs.DirEntry, error)
-	// OpenDir opens a directory from which many files are read.
+	// OpenDir opens a directory from which many files are read. A symlink in
+	// its place is not followed.
 	OpenDir(name string) (Dir, error)
 	Lstat(name string) (fs.FileInfo, error)
 	Stat(name string) (fs.FileInfo, error)
@@ -73,7 +74,7 @@ type Dir interface {
 	Names() ([]string, error)
 	// ReadInto reads a file of this directory into buf[:0], growing it when
 	// it is too small, and returns what it read. The result is valid until
-	// buf is used again. Symlinks are followed, as the peer does.
+	// buf is used again. A symlink is not followed: it fails with ELOOP.
 	ReadInto(name string, buf []byte) ([]byte, error)
 	Close() error
 }

@@ -25,7 +25,7 @@ func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 }
 
 func (osFS) ReadFile(name string) ([]byte, error) {
-	return readAt(unix.AT_FDCWD, name, nil)
+	return readAt(unix.AT_FDCWD, name, 0, nil)
 }
 
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
@@ -56,7 +56,7 @@ func (osFS) SyncDir(name string) error {
 }
 
 func (osFS) OpenDir(name string) (Dir, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (d *osDir) Names() ([]string, error) {
 }
 
 func (d *osDir) ReadInto(name string, buf []byte) ([]byte, error) {
-	return readAt(d.fd, name, buf)
+	return readAt(d.fd, name, unix.O_NOFOLLOW, buf)
 }
 
 func (d *osDir) Close() error { return d.f.Close() }
@@ -90,8 +90,8 @@ const firstRead = 16 << 10
 // readAt reads a whole file with open, read, close: os.ReadFile's stat, poller
 // registration and second read cost more than the read itself. O_NONBLOCK
 // keeps a FIFO from blocking the open.
-func readAt(dirfd int, name string, buf []byte) ([]byte, error) {
-	fd, err := openRetry(dirfd, name)
+func readAt(dirfd int, name string, flags int, buf []byte) ([]byte, error) {
+	fd, err := openRetry(dirfd, name, flags)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -136,9 +136,9 @@ func growFor(fd int, buf []byte) ([]byte, error) {
 
 var errNotRegular = errors.New("not a regular file")
 
-func openRetry(dirfd int, name string) (int, error) {
+func openRetry(dirfd int, name string, flags int) (int, error) {
 	for {
-		fd, err := unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		fd, err := unix.Openat(dirfd, name, flags|unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		if err != syscall.EINTR {
 			return fd, err
 		}
