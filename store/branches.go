@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/sessionfs/sessionfs/dag"
@@ -253,6 +255,9 @@ func (t *tx) nameBranch(node, name string) error {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n < 1 || n > maxBranchName || !utf8.ValidString(name) {
 		return t.fail(Invalid, name, errors.New("a branch name has 1 to 80 characters"))
+	}
+	if name == "@" || strings.ContainsFunc(name, unicode.IsControl) {
+		return t.fail(Invalid, strconv.Quote(name), errors.New("a branch name is one line of text, and @ means the head"))
 	}
 	if _, ok := t.sn.Index.Get(node); !ok {
 		return t.fail(NotFound, node, errNoNode)

@@ -95,6 +95,9 @@ func (t *tx) remove(ctx context.Context, check func(t *tx) error) (err error) {
 	if t.place.Legacy {
 		return t.fail(ReadOnly, "", errors.New("not migrated yet: the working folder's copy is only read"))
 	}
+	if s.layout.LaterIntent(t.place.Dir) {
+		return t.fail(ReadOnly, "", errLaterIntent)
+	}
 	sn, c := s.refreshLocked(ctx, t.se, t.place, true)
 	t.sn = sn
 	t.changes = append(t.changes, c)

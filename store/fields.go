@@ -289,6 +289,11 @@ func (t *tx) update(kv []KV) error {
 				return err
 			}
 		}
+		// A lone surrogate would keep the peer from ever writing the file.
+		f.Raw = jsonedit.Canonical(f.Raw)
+		if err := t.checkType(f); err != nil {
+			return err
+		}
 		m.Set(f.Key, f.Raw)
 		row = append(row, f)
 	}
@@ -296,6 +301,28 @@ func (t *tx) update(kv []KV) error {
 		return err
 	}
 	t.s.list.put(t.se.id, row...)
+	return nil
+}
+
+// checkType refuses a value of another kind than a known key has (reference
+// 2.3): readers would take it for absent.
+func (t *tx) checkType(f KV) error {
+	want, ok := "", true
+	switch f.Key {
+	case "title", "agent_id", "source", "status", "group", "model", "channel", "project_id":
+		want, ok = "a string", jsonedit.IsString(f.Raw)
+	case "pinned", "archived", "unread":
+		want, ok = "true or false", jsonedit.IsBool(f.Raw)
+	case "updated_at", "head_version", "writer_epoch", "last_prompt_tokens":
+		want, ok = "a number", jsonedit.IsNumber(f.Raw)
+	case "merged_heads":
+		want, ok = "an array", jsonedit.IsArray(f.Raw)
+	case "branches", "branch_refs":
+		want, ok = "an object", jsonedit.IsObject(f.Raw)
+	}
+	if !ok {
+		return t.fail(Invalid, f.Key, errors.New("the value must be "+want))
+	}
 	return nil
 }
 

@@ -38,12 +38,27 @@ func (s *Store) SetHead(ctx context.Context, id string, ref Ref, mv HeadMove) (n
 			return t.asOp(err)
 		}
 		node = n
+		if err := t.refuseRoot(n); err != nil {
+			return err
+		}
 		return t.moveHead(n, mv.Expect)
 	})
 	if err == nil {
 		s.Dirty(id)
 	}
 	return node, err
+}
+
+// refuseRoot refuses the session's root as a place to stand at: a head there
+// reads as none (reference 15, row 20), so the move would look like a loss.
+func (t *tx) refuseRoot(node string) error {
+	n, _ := t.sn.Index.Get(node)
+	if node != dag.RootID && !n.Flags.Has(dag.DisplayRoot) {
+		return nil
+	}
+	return &Error{Code: Invalid, Op: t.op, Session: t.se.id, Ref: node,
+		Err:  errors.New("the root of the session cannot be the head"),
+		Hint: "to begin anew, rewind to before the first message, or edit it"}
 }
 
 // moveHead is the guarded move: every operation that moves the head ends here.
@@ -110,12 +125,25 @@ var errRunActive = errors.New("a run is active")
 
 // refuseActiveRun is the guard: it reads the persisted status, under the
 // session's locks, together with what is about to change.
+//
+// A lease that is held means a run whatever the status says: another program
+// may have written the status from what it remembered (reference 3.5), and the
+// lease is the kernel's own word.
 func (t *tx) refuseActiveRun() error {
-	if !activeStatus(t.sn.meta.status()) || t.deadRun() {
+	if !t.runActive() {
 		return nil
 	}
 	return &Error{Code: RunActive, Op: t.op, Session: t.se.id, Err: errRunActive,
 		Hint: "wait for the run to finish, or stop it, then try again"}
+}
+
+// runActive reports whether somebody is at work in the session.
+func (t *tx) runActive() bool {
+	if activeStatus(t.sn.meta.status()) {
+		return !t.deadRun()
+	}
+	held, err := filelock.Held(t.s.layout.RunLockPath(t.se.id))
+	return err != nil || held
 }
 
 // deadRun reports whether the run that the status speaks of was one of ours
@@ -140,11 +168,8 @@ func (s *Store) RunIsActive(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !activeStatus(sn.meta.status()) {
-		return false, nil
-	}
 	t := &tx{s: s, se: &session{id: id}, sn: sn}
-	return !t.deadRun(), nil
+	return t.runActive(), nil
 }
 
 // minPrefix is the shortest prefix of a node id that counts as a reference.

@@ -61,7 +61,7 @@ type listed struct {
 func openListing(s *Store) (*listing, error) {
 	reg, state, err := registry.Open(s.fs, filepath.Join(s.root, "index.json"))
 	if err != nil {
-		return nil, &Error{Code: Corrupt, Op: "open registry", Ref: "index.json", Err: err}
+		return nil, &Error{Code: diskCode(err), Op: "open registry", Ref: "index.json", Err: err}
 	}
 	switch state {
 	case registry.Loaded:

@@ -89,6 +89,9 @@ func (s *Store) Compact(ctx context.Context, id string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if s.layout.LaterIntent(place.Dir) {
+		return 0, &Error{Code: ReadOnly, Op: "compact", Session: id, Err: errLaterIntent}
+	}
 	r, err := gitrepo.Open(place.Dir, s.git)
 	if err != nil {
 		return 0, &Error{Code: Corrupt, Op: "compact", Session: id, Err: err}

@@ -35,6 +35,9 @@ func TestMigrateOutOfAWorkingFolder(t *testing.T) {
 	s = openStore(t, store.Options{Root: root, State: state})
 	_, err = s.AppendText(ctx, "x", "user", "refused")
 	wantCode(t, err, store.ReadOnly)
+	if rows, err := s.ListSessions(ctx, store.ListQuery{}); err != nil || len(rows) != 1 {
+		t.Errorf("a session that waits for its migration is not listed: %v, %v", rows, err)
+	}
 	if ids, err := s.Unmigrated(ctx); err != nil || len(ids) != 1 {
 		t.Fatalf("unmigrated = %v, %v", ids, err)
 	}

@@ -113,7 +113,13 @@ func (t *tx) landingUnder(node string) (string, error) {
 // Checkout moves the head to the tip of a branch, or exactly to any other
 // node: it never goes down from there.
 func (s *Store) Checkout(ctx context.Context, id string, ref Ref) (string, error) {
-	return s.move(ctx, "checkout", id, func(t *tx) (string, error) { return t.sn.Resolve(ref) })
+	return s.move(ctx, "checkout", id, func(t *tx) (string, error) {
+		node, err := t.sn.Resolve(ref)
+		if err != nil {
+			return "", err
+		}
+		return node, t.refuseRoot(node)
+	})
 }
 
 // move is a head move to the node that find names.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,23 +111,33 @@ func (t *tx) open(ctx context.Context) (err error) {
 	return nil
 }
 
+var errLaterIntent = errors.New("a newer OpenProgram left an unfinished change here")
+
 // writable refuses a session that must not be written.
 func (t *tx) writable() error {
 	switch {
 	case t.place.Legacy:
-		return t.fail(ReadOnly, "", errors.New("not migrated yet: the working folder's copy is only read"))
+		return t.unmigrated("not migrated yet: the working folder's copy is only read")
+	case t.place.HistoryRepo:
+		return t.unmigrated("not migrated yet: the first layout, with its repository in history/, is only read")
 	case t.place.Symlink:
 		return t.fail(Corrupt, "", errSymlinked)
 	case !t.place.Openable:
 		return t.fail(Corrupt, "", errors.New("the repository or its history is missing"))
 	case t.s.layout.LaterIntent(t.place.Dir):
-		return t.fail(ReadOnly, "", errors.New("a newer OpenProgram left an unfinished change here"))
+		return t.fail(ReadOnly, "", errLaterIntent)
 	case t.sn.meta.err != nil:
 		return t.fail(Corrupt, metaFile, t.sn.meta.err)
 	case t.sn.unread != nil:
 		return t.fail(Corrupt, historyDir, t.sn.unread)
 	}
 	return nil
+}
+
+// unmigrated refuses a session that lies where an old version left it.
+func (t *tx) unmigrated(text string) error {
+	return &Error{Code: ReadOnly, Op: t.op, Session: t.se.id, Err: errors.New(text),
+		Hint: "move it to where it belongs: sessionfs migrate " + t.se.id}
 }
 
 func (t *tx) fail(code Code, ref string, err error) error {
@@ -147,6 +158,8 @@ func diskCode(err error) Code {
 		return TooLarge
 	case errors.Is(err, syscall.EROFS):
 		return ReadOnly
+	case errors.Is(err, fs.ErrPermission):
+		return Immutable
 	case errors.Is(err, filelock.ErrTimeout), errors.Is(err, gitrepo.ErrLocked):
 		return Locked
 	}

@@ -128,6 +128,9 @@ func (t *tx) planRewind(ref Ref) (*RewindPlan, *recovery.Plan, error) {
 	case at.Predecessor == "":
 		return nil, nil, t.fail(Invalid, ref, errors.New("there is nothing before this message"))
 	}
+	if _, ok := t.sn.Index.Get(at.Predecessor); !ok && at.Predecessor != dag.RootID {
+		return nil, nil, t.fail(Corrupt, at.Predecessor, errors.New("the message before it is missing"))
+	}
 	text, err := t.sn.Text(target)
 	if err != nil {
 		return nil, nil, t.asOp(err)

@@ -259,9 +259,8 @@ func (r *Run) finish(ctx context.Context, status string, o Outcome) error {
 	// Whoever asked may be gone by now; the run must end all the same.
 	ctx = context.WithoutCancel(ctx)
 	err := r.s.change(ctx, "end run", r.id, 0, func(t *tx) error {
-		if err := t.endReply(r.node, o); err != nil {
-			return err
-		}
+		// The run ends in any case; a reply that could not be kept is told.
+		lost := t.endReply(r.node, o)
 		if err := t.finishStatus(status); err != nil {
 			return err
 		}
@@ -270,7 +269,7 @@ func (r *Run) finish(ctx context.Context, status string, o Outcome) error {
 		}
 		t.commitTurn(ctx)
 		t.retainUndo()
-		return nil
+		return lost
 	})
 	_ = r.lease.Unlock()
 	r.lease = nil
@@ -294,7 +293,10 @@ func (t *tx) retainUndo() {
 // terminal one already.
 func (t *tx) endReply(node string, o Outcome) error {
 	n, ok := t.sn.Index.Get(node)
-	if !ok || n.Status != statusRunning {
+	switch {
+	case node != "" && !ok:
+		return t.fail(Conflict, node, errors.New("the reply's message is gone, and with it what the run said"))
+	case !ok, n.Status != statusRunning:
 		return nil
 	}
 	now := jsonedit.EncodeFloat(t.timestamp())

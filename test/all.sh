@@ -54,6 +54,10 @@ if ! command -v cc >/dev/null; then
 	say "no C compiler (cc): testing without the race detector"
 fi
 
+# A program built with the race detector sleeps a second before it exits, and
+# the scripts start some thousand of them.
+export GORACE="${GORACE:-atexit_sleep_ms=0}"
+
 # Everything that the tests leave would lie here.
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/sessionfs-all-XXXXXX")
 chmod 711 "$TMPDIR" # a test runs the program as another user

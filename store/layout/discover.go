@@ -3,13 +3,15 @@ package layout
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // Discover returns the place of every session on disk that is not deleted, in
 // the order of reference 1.4: the directories under the root, those under
-// projects/, then the recorded places. Each id comes once, with the place that
+// projects/, then the recorded places and those in projects' working folders. Each id comes once, with the place that
 // Resolve gives it; a session whose place cannot be known is left out and
 // logged. The error is that of a root, or delete intents, that cannot be read.
 func (l *Layout) Discover() ([]Place, error) {
@@ -33,6 +35,13 @@ func (l *Layout) Discover() ([]Place, error) {
 	for _, id := range d.view.locations.order {
 		if ValidID(id) == nil {
 			d.add(id, l.scan)
+		}
+	}
+	// Last, what still lies in the working folder of its project, recorded
+	// nowhere: a migration source, which is served and must be listed.
+	for _, id := range slices.Sorted(maps.Keys(d.view.projects.bound)) {
+		if ValidID(id) == nil {
+			d.add(id, func(string) (string, bool) { return "", false })
 		}
 	}
 	return d.places, nil

@@ -77,7 +77,7 @@ func TestDiscoverBoundSessions(t *testing.T) {
 	h.session(h.dir + "/work/.openprogram/sessions/legacy")
 	h.registry(h.dir+"/work", "bound", "legacy")
 	ids, places := h.discover(h.layout(false))
-	h.same("ids", ids, []string{"bound", "stray"})
+	h.same("ids", ids, []string{"bound", "stray", "legacy"})
 	if p := places["bound"]; p.Dir != h.root+"/projects/p1/bound" || p.Project != "p1" {
 		t.Errorf("bound: %+v", p)
 	}
