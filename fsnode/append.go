@@ -94,6 +94,9 @@ func (d *draft) Apply(ctx context.Context) error {
 		return nil // a command that failed behind ">"
 	}
 	text := strings.TrimSuffix(string(raw), "\n")
+	if text == "" && d.node == "" {
+		return nil // an empty text is no message
+	}
 	switch {
 	case d.node != "" && d.what == messageFile:
 		err = &store.Error{Code: store.Conflict, Op: "append", Session: d.s.id, Ref: d.node, Err: errors.New("the message has been appended already; open the file again for another one")}

@@ -201,10 +201,10 @@ type metaText struct{ s *session }
 
 func (m metaText) document() bool { return true }
 
+// shown is the text that a write begins from. Nobody has seen it by that: only
+// what was read counts as known to whoever saves.
 func (m metaText) shown(context.Context) ([]byte, error) {
-	raw := m.s.v.Load().sn.MetaJSON()
-	m.s.t.seen.note(m.s.id, raw)
-	return raw, nil
+	return m.s.v.Load().sn.MetaJSON(), nil
 }
 
 func (m metaText) apply(ctx context.Context, raw []byte) error {
@@ -215,7 +215,7 @@ func (m metaText) apply(ctx context.Context, raw []byte) error {
 	if err := m.s.t.st.MergeMeta(ctx, m.s.id, m.s.t.seen.of(m.s.id, who), raw); err != nil {
 		return err
 	}
-	m.s.t.seen.note(m.s.id, raw)
+	// The process knows what it has saved. Nobody else does, until it is read.
 	m.s.t.seen.reads(m.s.id, who, raw)
 	return nil
 }

@@ -21,8 +21,10 @@ const (
 	seenSessions = 1024
 )
 
-// seen keeps the newest texts of meta.json that were served or saved, by
-// session, and which process had which: what is saved is compared with them.
+// seen keeps the newest texts of meta.json that were served, by session, and
+// which process read or saved which: what is saved is compared with them. A
+// text that was only saved is known to its writer alone: another's save that
+// began before it is a conflict.
 // The zero value is ready.
 type seen struct {
 	mu       sync.Mutex // leaf
@@ -137,7 +139,11 @@ func (s *session) newMeta(watched bool) *vnode.File {
 	f.Policy = policyOf(kindWritable, watched)
 	text := metaText{s}
 	f.Read = text.shown
-	f.Opened = func(ctx context.Context) { s.t.seen.reads(s.id, processOf(ctx), s.v.Load().sn.MetaJSON()) }
+	f.Opened = func(ctx context.Context) {
+		raw := s.v.Load().sn.MetaJSON()
+		s.t.seen.note(s.id, raw)
+		s.t.seen.reads(s.id, processOf(ctx), raw)
+	}
 	f.Writer = s.newDocument(s.id+"-meta.json", func(context.Context) (target, error) { return text, nil })
 	return f
 }

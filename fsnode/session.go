@@ -185,6 +185,13 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 	if f.shown(old) != f.shown(cur) {
 		s.bump++
 		r.listings = append(r.listings, s.dir)
+		// Which of the names went is not worth finding out: it happens when a
+		// session is damaged or mended, and a name that stays is asked again.
+		for _, row := range f.table {
+			if row.Show != nil {
+				r.gone = append(r.gone, goneName{s.dir, row.Name})
+			}
+		}
 	}
 	for name, sl := range s.slots {
 		if !same || old.nodeAt(sl.pos) != cur.nodeAt(sl.pos) {

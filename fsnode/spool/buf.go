@@ -9,8 +9,10 @@ import (
 	"sync"
 )
 
-// memoryMax is the size up to which a Buf stays in memory, in bytes.
-const memoryMax = 64 << 10
+// memoryMax is the size up to which a Buf stays in memory, in bytes: only an
+// empty one does. What a user has written is on disk when write(2) returns, so
+// that a full disk is told to whoever writes, and a killed daemon loses none.
+const memoryMax = 0
 
 // Buf collects one file. It is safe for concurrent use. Every method but Size
 // and Hint answers ErrClosed once the Buf was discarded, failed, or its Spool

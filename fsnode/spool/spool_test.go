@@ -19,6 +19,9 @@ import (
 	"go.uber.org/goleak"
 )
 
+// edge is a size around which the tests look.
+const edge = 64 << 10
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SPOOL_TEST_DIE_IN"); dir != "" {
 		dieWith(dir)
@@ -144,7 +147,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 // every size that could be off by one.
 func TestSizes(t *testing.T) {
 	s := open(t, Limits{})
-	for _, n := range []int{0, 1, memoryMax - 1, memoryMax, memoryMax + 1, 3 * memoryMax} {
+	for _, n := range []int{0, 1, edge - 1, edge, edge + 1, 3 * edge} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			b := create(t, s, "doc")
 			want := bytes.Repeat([]byte("abcdefg"), n/7+1)[:n]
@@ -242,7 +245,7 @@ func TestLimits(t *testing.T) {
 
 func TestFailKeepsMemoryAndDisk(t *testing.T) {
 	s := open(t, Limits{})
-	for _, n := range []int{0, 5, memoryMax + 5} {
+	for _, n := range []int{0, 5, edge + 5} {
 		b := create(t, s, "doc")
 		want := strings.Repeat("x", n)
 		if _, err := b.WriteAt([]byte(want), 0); err != nil {
@@ -323,7 +326,7 @@ func TestCloseKeepsWhatIsLive(t *testing.T) {
 	if _, err := small.WriteAt([]byte("small"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := big.WriteAt([]byte("end"), memoryMax); err != nil {
+	if _, err := big.WriteAt([]byte("end"), edge); err != nil {
 		t.Fatal(err)
 	}
 	if err := empty.Sync(); err != nil {
@@ -340,7 +343,7 @@ func TestCloseKeepsWhatIsLive(t *testing.T) {
 		t.Errorf("failed/ holds %d files, want 2", len(got))
 	}
 	for name, data := range got {
-		if strings.Contains(name, "-small-") != (data == "small") || strings.Contains(name, "-big-") != (len(data) == memoryMax+3) {
+		if strings.Contains(name, "-small-") != (data == "small") || strings.Contains(name, "-big-") != (len(data) == edge+3) {
 			t.Errorf("%s holds %d bytes", name, len(data))
 		}
 	}
@@ -356,14 +359,14 @@ func TestCloseKeepsWhatIsLive(t *testing.T) {
 }
 
 // dieWith is the process of TestDeadProcessIsRecovered: it leaves one synced,
-// one persisted and one unsynced large file, says so, and waits to be killed.
+// one persisted and two unsynced files, small and large, says so, and waits to be killed.
 func dieWith(dir string) {
 	s, err := Open(dir, Limits{})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	for hint, n := range map[string]int{"synced": 10, "persisted": 20, "large": memoryMax + 1} {
+	for hint, n := range map[string]int{"synced": 10, "persisted": 20, "small": 30, "large": edge + 1} {
 		b, err := s.Create("notes/" + hint)
 		if err == nil {
 			_, err = b.WriteAt(bytes.Repeat([]byte("z"), n), 0)
@@ -427,8 +430,8 @@ func TestDeadProcessIsRecovered(t *testing.T) {
 		parts := strings.Split(name, "-")
 		sizes[parts[1]] = len(data)
 	}
-	want := map[string]int{"notes.synced": 10, "notes.persisted": 20, "notes.large": memoryMax + 1}
-	if fmt.Sprint(sizes) != fmt.Sprint(want) || len(kept) != 3 {
+	want := map[string]int{"notes.synced": 10, "notes.persisted": 20, "notes.small": 30, "notes.large": edge + 1}
+	if fmt.Sprint(sizes) != fmt.Sprint(want) || len(kept) != 4 {
 		t.Errorf("recovered %v (%d), want %v", sizes, len(kept), want)
 	}
 	if left := names(t, dir); len(left) != 2 { // the lock and the own directory
@@ -489,11 +492,12 @@ func TestFullDisk(t *testing.T) {
 	if used, _ := s.Used(); used != int64(n)+8 {
 		t.Errorf("Used() = %d, want %d", used, n+8)
 	}
-	if _, err := small.Fail("small"); !errors.Is(err, ErrNoSpace) {
-		t.Errorf("Fail on a full disk: %v", err)
+	if _, err := create(t, s, "late").WriteAt([]byte("x"), 0); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("a small text on a full disk: %v", err)
 	}
-	if got, err := small.Bytes(); err != nil || string(got) != "precious" {
-		t.Errorf("after the failed Fail: %q, %v", got, err)
+	// What was accepted is on disk already, so that keeping it needs no room.
+	if kept, err := small.Fail("small"); err != nil || kept == "" {
+		t.Errorf("Fail on a full disk: %q, %v", kept, err)
 	}
 	if _, err := s.FailBytes("x", []byte("x")); !errors.Is(err, ErrNoSpace) {
 		t.Errorf("FailBytes on a full disk: %v", err)
