@@ -38,6 +38,8 @@ func errnoOf(err error) (syscall.Errno, store.Code) {
 		return syscall.ENOSPC, store.NoSpace
 	case errors.Is(err, spool.ErrInvalid):
 		return syscall.EINVAL, store.Invalid
+	case errors.Is(err, spool.ErrClosed): // a scratch file that was renamed over something, or removed
+		return syscall.ESTALE, store.Conflict
 	case errors.Is(err, context.Canceled):
 		return syscall.EINTR, ""
 	}

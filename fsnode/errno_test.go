@@ -91,7 +91,7 @@ func TestErrnoOfOtherErrors(t *testing.T) {
 		{vnode.CrossDevice, syscall.EXDEV, ""},
 		{spool.ErrTooLarge, syscall.EFBIG, store.TooLarge},
 		{spool.ErrNoSpace, syscall.ENOSPC, store.NoSpace},
-		{spool.ErrClosed, syscall.EIO, ""},
+		{spool.ErrClosed, syscall.ESTALE, store.Conflict},
 		{context.Canceled, syscall.EINTR, ""},
 		{&os.PathError{Op: "open", Err: syscall.ENOSPC}, syscall.ENOSPC, ""},
 		{syscall.EMFILE, syscall.EMFILE, ""},

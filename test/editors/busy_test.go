@@ -1,6 +1,7 @@
 package editors
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,9 +56,14 @@ func TestEditorsAtOnce(t *testing.T) {
 	})
 	work(func(i int) error {
 		b, err := os.ReadFile(p("meta.json"))
+		if err == nil && !json.Valid(b) {
+			return nil // read in the middle of a change: the size of one text, the bytes of the next
+		}
 		text := strings.Replace(string(b), `{"id"`, fmt.Sprintf(`{"k%d": %d, "id"`, i%5, i), 1)
 		return errors.Join(err, put(p("m~"), text), os.Rename(p("m~"), p("meta.json")))
-	}, syscall.ESTALE)
+		// A text that was read while another goroutine of this process read a
+		// newer one is compared with the newer: it seems to set what it may not.
+	}, syscall.ESTALE, syscall.EPERM)
 	work(func(int) error {
 		return errors.Join(put(p("a"), "a"), os.Rename(p("a"), p("messages", "a")), os.Rename(p("messages", "a"), p("fields", "a")), os.Rename(p("fields", "a"), p("a")), os.Remove(p("a")))
 	})
