@@ -63,7 +63,7 @@ func (s *Store) deleteNodes(ctx context.Context, op, id string, ref Ref, pick fu
 		if out.Nodes, err = pick(t, node); err != nil {
 			return err
 		}
-		if _, _, err := t.commit(ctx, "before delete: "+t.sn.branchLabel(node)); err != nil {
+		if _, _, err := t.commit(ctx, beforeDelete+t.sn.branchLabel(node)); err != nil {
 			return err
 		}
 		if err := t.deleteNodes(out.Nodes); err != nil {

@@ -473,3 +473,118 @@ func TestRepairOfOneSession(t *testing.T) {
 		t.Errorf("repair = %+v, %v", out, err)
 	}
 }
+
+// TestRepairLooksBackBeyondTheDamage damages files, then writes on, so that the
+// newest commit has the damage as well.
+func TestRepairLooksBackBeyondTheDamage(t *testing.T) {
+	meta := func(root string) string { return filepath.Join(root, "x", "meta.json") }
+	for _, tt := range []struct {
+		name   string
+		damage func(t *testing.T, root string, ids []string)
+	}{
+		{"unreadable node", func(t *testing.T, root string, ids []string) { write(t, node(t, root, ids[1]), "[]") }},
+		{"lost node", func(t *testing.T, root string, ids []string) { os.Remove(node(t, root, ids[1])) }},
+		{"lost nodes and the head", func(t *testing.T, root string, ids []string) {
+			for _, id := range ids[1:] {
+				os.Remove(node(t, root, id))
+			}
+		}},
+		{"damaged, then lost", func(t *testing.T, root string, ids []string) {
+			write(t, node(t, root, ids[1]), "[]")
+			git(t, filepath.Join(root, "x"), "commit", "-qam", "damage")
+			os.Remove(node(t, root, ids[1]))
+		}},
+		{"meta.json", func(t *testing.T, root string, _ []string) { write(t, meta(root), "[]") }},
+		{"lost meta.json", func(t *testing.T, root string, _ []string) { os.Remove(meta(root)) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root, ids := soundRoot(t)
+			tt.damage(t, root, ids)
+			for range 3 { // whoever commits takes the damage in
+				write(t, filepath.Join(root, "x", "workdir", "note"), time.Now().String())
+				git(t, filepath.Join(root, "x"), "add", "-A")
+				git(t, filepath.Join(root, "x"), "commit", "-qm", "turn: y")
+			}
+			out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+			if err != nil || len(out.Left) != 0 || len(out.Mended) == 0 {
+				t.Fatalf("repair = %+v, %v", out, err)
+			}
+			s := openStore(t, store.Options{Root: root})
+			if got := branchIDs(t, s, "x"); !slices.Equal(got, ids) {
+				t.Errorf("the branch is %v, want %v", got, ids)
+			}
+		})
+	}
+}
+
+// TestRepairAfterAnAppend is the ordinary way there: the store's own commit takes
+// the damage in.
+func TestRepairAfterAnAppend(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		root, ids := soundRoot(t)
+		path := node(t, root, ids[2])
+		if write(t, path, "[]"); lost {
+			os.Remove(path)
+		}
+		s, err := store.Open(t.Context(), store.Options{Root: root, CommitAfter: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.AppendText(t.Context(), "x", "user", "y")
+		if err = errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+		if err != nil || len(out.Left) != 0 || len(out.Mended) == 0 {
+			t.Fatalf("lost %v: repair = %+v, %v", lost, out, err)
+		}
+		s = openStore(t, store.Options{Root: root})
+		if got := branchIDs(t, s, "x"); !slices.Equal(got, append(slices.Clone(ids), res.ID)) {
+			t.Errorf("lost %v: the branch is %v, want %v and %s", lost, got, ids, res.ID)
+		}
+	}
+}
+
+// TestRepairLeavesTheDeletedDeleted deletes on purpose, and then has the head
+// name what is gone.
+func TestRepairLeavesTheDeletedDeleted(t *testing.T) {
+	for _, committed := range []bool{false, true} {
+		root, ids := soundRoot(t)
+		s, err := store.Open(t.Context(), store.Options{Root: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetBranchName(t.Context(), "x", ids[3], "doomed"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.DeleteSubtree(t.Context(), "x", ids[2]); err != nil {
+			t.Fatal(err)
+		}
+		if committed {
+			if _, _, err := s.CommitTurn(t.Context(), "x", "after"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, filepath.Join(root, "x", "meta.json"), `"head_id": "`+ids[1]+`"`, `"head_id": "`+ids[3]+`"`)
+		// Another one is lost by accident, and is in the same commit.
+		if err := os.Remove(node(t, root, ids[0])); err != nil {
+			t.Fatal(err)
+		}
+		out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out.Left) != 1 || out.Left[0].Kind != "dangling_head" {
+			t.Errorf("committed %v: mended %v, left %v; want the dangling head left", committed, out.Mended, out.Left)
+		}
+		node(t, root, ids[0])
+		for _, id := range ids[2:] {
+			if found, _ := filepath.Glob(filepath.Join(root, "x", "history", "*-"+id+".json")); len(found) > 0 {
+				t.Errorf("committed %v: the deleted node came back: %v", committed, found)
+			}
+		}
+	}
+}

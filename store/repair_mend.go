@@ -131,8 +131,9 @@ func (r *repairer) fillRef(ctx context.Context, p layout.Place, path string) err
 	return disk.WriteAtomic(r.s.fs, path, []byte(log[0].Hash+"\n"), disk.WriteOptions{})
 }
 
-// fromGit puts the newest committed content of a file of the session back,
-// after the damaged one was set aside. A file that Git has not is left as it is.
+// fromGit puts the newest sound content of a file of the session that Git has
+// back, after the damaged one was set aside. A file that Git has not is left as
+// it is.
 func (r *repairer) fromGit(ctx context.Context, p layout.Place, path string) error {
 	rel, err := filepath.Rel(p.Dir, path)
 	if err != nil || strings.HasPrefix(rel, "..") {
@@ -143,8 +144,8 @@ func (r *repairer) fromGit(ctx context.Context, p layout.Place, path string) err
 		return nil // found by the check, too
 	}
 	defer repo.Close()
-	content, err := committed(ctx, repo, filepath.ToSlash(rel))
-	if err != nil || content == nil || !sound(rel, content) {
+	content, err := lastSound(ctx, repo, filepath.ToSlash(rel))
+	if err != nil || content == nil {
 		return err
 	}
 	if err := r.setAside(path); err != nil {
@@ -157,32 +158,28 @@ func (r *repairer) fromGit(ctx context.Context, p layout.Place, path string) err
 }
 
 // restoreMissing puts messages back that others, or the head, refer to and that
-// Git's newest commit has: whoever deletes a message deletes what refers to it as
-// well, so that this one was lost. What comes back may refer to another one.
+// Git has, unless they were deleted on purpose. What comes back may refer to
+// another one.
 func (r *repairer) restoreMissing(ctx context.Context, p layout.Place) error {
 	repo, err := gitrepo.Open(p.Dir, r.s.git)
 	if err != nil {
 		return nil
 	}
 	defer repo.Close()
-	log, err := repo.Log(ctx, 1)
-	if err != nil || len(log) == 0 {
+	sn, err := r.s.Load(ctx, p.ID)
+	if err != nil {
 		return err
 	}
-	files, err := repo.List(ctx, log[0].Hash, historyDir)
-	if errors.Is(err, gitrepo.ErrNotFound) {
-		return nil
-	}
+	past, err := goneNodes(ctx, repo, sn)
 	if err != nil {
 		return err
 	}
 	for {
-		sn, err := r.s.Load(ctx, p.ID)
-		if err != nil {
+		n, err := r.restoreNodes(ctx, p, repo, past, sn)
+		if err != nil || n == 0 {
 			return err
 		}
-		n, err := r.restoreNodes(ctx, p, repo, files, sn.lost())
-		if err != nil || n == 0 {
+		if sn, err = r.s.Load(ctx, p.ID); err != nil {
 			return err
 		}
 	}
@@ -203,20 +200,23 @@ func (sn *Snapshot) lost() map[string]bool {
 	return out
 }
 
-// restoreNodes writes those of the committed files that hold one of the ids and
-// are not there, and returns how many.
-func (r *repairer) restoreNodes(ctx context.Context, p layout.Place, repo *gitrepo.Repo, files []gitrepo.Entry, ids map[string]bool) (n int, err error) {
-	for _, f := range files {
-		_, _, id, ok := nodefile.ParseName(f.Name)
-		if !ok || !ids[id] || !f.FileMode().IsRegular() {
+// restoreNodes writes those of the gone files that hold a node which the
+// snapshot lacks, and returns how many.
+func (r *repairer) restoreNodes(ctx context.Context, p layout.Place, repo *gitrepo.Repo, past map[string]*goneNode, sn *Snapshot) (n int, err error) {
+	for id := range sn.lost() {
+		g := past[id]
+		if g == nil || g.deleted && !g.hasFollower(ctx, repo, sn, id) {
 			continue
 		}
-		content, err := repo.Blob(ctx, f.Hash)
+		path := filepath.Join(p.Dir, historyDir, g.file)
+		if _, err := r.s.fs.Lstat(path); err == nil {
+			continue
+		}
+		content, err := g.lastSound(ctx, repo)
 		if err != nil {
 			return n, err
 		}
-		path := filepath.Join(p.Dir, historyDir, f.Name)
-		if _, err := r.s.fs.Lstat(path); err == nil || !sound(f.Name, content) {
+		if content == nil {
 			continue
 		}
 		if err := disk.WriteAtomic(r.s.fs, path, content, disk.WriteOptions{NoReplace: true}); err != nil {
@@ -228,22 +228,6 @@ func (r *repairer) restoreNodes(ctx context.Context, p layout.Place, repo *gitre
 		return 0, nil
 	}
 	return n, r.s.Reload(ctx, p.ID)
-}
-
-// committed returns a regular file of the newest commit, nil when it has none.
-func committed(ctx context.Context, repo *gitrepo.Repo, path string) ([]byte, error) {
-	log, err := repo.Log(ctx, 1)
-	if err != nil || len(log) == 0 {
-		return nil, err
-	}
-	e, err := repo.Stat(ctx, log[0].Hash, path)
-	if errors.Is(err, gitrepo.ErrNotFound) || err == nil && !e.FileMode().IsRegular() {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return repo.Blob(ctx, e.Hash)
 }
 
 // sound reports whether a file's content can take the place of a damaged one.
