@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/sessionfs/sessionfs/store/attachment"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 )
 
 // AppendWithFiles appends a message and stores files with it: each is copied
@@ -16,7 +18,7 @@ import (
 // before the message that refers to it, and named in the text by a marker
 // (reference 9). Paths are the caller's and are followed as he sees them.
 // Errors are AppendText's, TooLarge over 32 MiB a file or 64 MiB together,
-// NotFound for a path that is no regular file.
+// NotFound for a path where nothing is, Invalid for what is no regular file.
 func (s *Store) AppendWithFiles(ctx context.Context, id, role, text string, paths []string) (AppendResult, error) {
 	switch role {
 	case "user", "assistant", "system":
@@ -68,7 +70,9 @@ func (t *tx) saveFiles(ctx context.Context, paths []string) ([]string, error) {
 		switch {
 		case errors.As(err, &tooLarge):
 			return nil, t.fail(TooLarge, p, err)
-		case errors.Is(err, os.ErrNotExist):
+		case errors.Is(err, safefile.ErrNotRegular):
+			return nil, t.fail(Invalid, p, safefile.ErrNotRegular)
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			return nil, t.fail(NotFound, p, errors.New("no such file"))
 		case err != nil:
 			return nil, t.diskFail(p, err)

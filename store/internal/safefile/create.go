@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -103,7 +104,7 @@ func Hash(r io.Reader) (Written, error) {
 func OpenRegular(f disk.FS, path string) (disk.File, fs.FileInfo, error) {
 	file, err := f.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
-		return nil, nil, errors.Join(ErrNotRegular, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrNotRegular, err)
 	}
 	if err != nil {
 		return nil, nil, err

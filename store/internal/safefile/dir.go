@@ -2,6 +2,7 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"syscall"
@@ -23,7 +24,7 @@ func Open(root, rel string) (*Dir, error) {
 	}
 	d, err := open(filepath.Clean(root), filepath.Clean(rel))
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EXDEV) {
-		err = errors.Join(ErrEscapes, err)
+		err = fmt.Errorf("%w: %w", ErrEscapes, err)
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, rel), Err: err}
