@@ -101,8 +101,7 @@ func (a *app) append(ctx context.Context, st *store.Store, ref, text string, opt
 			Existed bool   `json:"existed"`
 		}{id, result.ID, result.Head, result.Existed})
 	}
-	_, err = fmt.Fprintln(a.stdout, result.ID)
-	return err
+	return a.printLine(result.ID)
 }
 
 func appendMessage(ctx context.Context, st *store.Store, id, text string, opt appendOptions) (store.AppendResult, error) {

@@ -41,7 +41,8 @@ func printError(w io.Writer, err error) {
 }
 
 // errorText renders an error in the program's one voice: the prefix, the
-// text, the code in brackets, and a hint on a line of its own.
+// text, the code in brackets, and a hint on a line of its own. What would break
+// the line, or steer a terminal, is escaped: an id or a path may hold it.
 func errorText(err error) string {
 	var printed *printedError
 	if errors.As(err, &printed) {
@@ -55,13 +56,13 @@ func errorText(err error) string {
 		return b.String()
 	}
 	b.WriteString("sessionfs: ")
-	b.WriteString(strings.TrimRight(err.Error(), "\n"))
+	b.WriteString(escaped(strings.TrimRight(err.Error(), "\n")))
 	if code := store.CodeOf(err); code != "" {
 		fmt.Fprintf(&b, " [%s]", code)
 	}
 	b.WriteByte('\n')
 	if hint := hintFor(err); hint != "" {
-		b.WriteString("hint: " + hint + "\n")
+		b.WriteString("hint: " + escaped(hint) + "\n")
 	}
 	return b.String()
 }

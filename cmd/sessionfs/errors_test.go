@@ -50,6 +50,9 @@ func TestErrorText(t *testing.T) {
 			&store.Error{Code: store.Locked, Op: "append", Session: "s", Err: errors.New("the lock is held"), Hint: "wait"},
 			"sessionfs: append: session s: the lock is held [locked]\nhint: wait\n"},
 		{"no code", failf(exitMount, "", "mount: nothing"), "sessionfs: mount: nothing\n"},
+		{"one line, whatever the id holds",
+			&store.Error{Code: store.NotFound, Op: "show", Session: "a\nb\x1b[2J\u202e", Err: errors.New("one\ntwo\\n"), Hint: "look at a\nb"},
+			"sessionfs: show: session a\\nb\\x1b[2J\\u202e: one\\ntwo\\n [not_found]\nhint: look at a\\nb\n"},
 		{"printed already", &printedError{text: "sessionfs: a [b]\nhint: c\n"}, "sessionfs: a [b]\nhint: c\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,6 +66,7 @@ func TestErrorText(t *testing.T) {
 func TestCommandLinesThatAreWrong(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"frobnicate", `unknown command "frobnicate"`},
+		{"help frobnicate", `unknown command "frobnicate"`},
 		{"--nope", "unknown flag: --nope"},
 		{"ls --nope", "unknown flag: --nope"},
 		{"ls extra", `unexpected argument "extra"`},

@@ -43,15 +43,14 @@ func (a *app) get(ctx context.Context, st *store.Store, id string, names []strin
 				Hint: fmt.Sprintf("'sessionfs get %s' lists the fields", id)}
 		}
 		if !asJSON {
-			_, err := fmt.Fprintln(a.stdout, f.Text)
-			return err
+			return a.printLine(f.Text)
 		}
 		fields = []store.Field{f}
 	}
 	var lines [][]string
 	for _, f := range fields {
 		if !asJSON {
-			lines = append(lines, []string{f.Name, oneLine(f.Text)})
+			lines = append(lines, []string{oneLine(f.Name), oneLine(f.Text)})
 			continue
 		}
 		err := printJSON(a.stdout, struct {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -57,8 +56,7 @@ func (a *app) head(ctx context.Context, st *store.Store, args []string, opt head
 	if node == "" {
 		return nil
 	}
-	_, err = fmt.Fprintln(a.stdout, node)
-	return err
+	return a.printLine(node)
 }
 
 func readOrMoveHead(ctx context.Context, st *store.Store, id string, ref []string, opt headOptions, compare bool) (string, error) {

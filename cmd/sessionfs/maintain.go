@@ -185,7 +185,9 @@ func (a *app) compact(ctx context.Context, st *store.Store, ids []string, asJSON
 	}
 	bar.end()
 	if !asJSON {
-		fmt.Fprintf(a.stdout, "%d sessions, %d objects packed\n", len(ids)-len(failed), total)
+		if _, err := fmt.Fprintf(a.stdout, "%d sessions, %d objects packed\n", len(ids)-len(failed), total); err != nil {
+			failed = append(failed, err)
+		}
 	}
 	return errors.Join(failed...)
 }

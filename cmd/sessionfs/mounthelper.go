@@ -35,7 +35,7 @@ func start(argv []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	args, fake, err := helperArgs(argv[1:])
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", filepath.Base(argv[0]), err)
+		fmt.Fprintf(stderr, "%s: %s\n", filepath.Base(argv[0]), escaped(err.Error()))
 		return helperUsage
 	}
 	if fake {

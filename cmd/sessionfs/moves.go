@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -130,6 +129,5 @@ func (a *app) attach(ctx context.Context, st *store.Store, id, ref string, opt a
 			Existed bool   `json:"existed"`
 		}{spec.Anchor, out.Node, out.Existed})
 	}
-	_, err = fmt.Fprintln(a.stdout, out.Node)
-	return err
+	return a.printLine(out.Node)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -35,8 +34,7 @@ chosen. The id of a deleted session can never be used again.`,
 						Session string `json:"session"`
 					}{n.ID})
 				}
-				_, err := fmt.Fprintln(a.stdout, n.ID)
-				return err
+				return a.printLine(n.ID)
 			})
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,11 +16,33 @@ import (
 // cursor, and a line break above all, becomes a space.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+		if steers(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r
 	}, s)
+}
+
+// steers reports whether a character does something to a terminal instead of
+// being shown there: the controls, and those that turn the direction of text
+// around, with which it could read as something else.
+func steers(r rune) bool {
+	return unicode.IsControl(r) || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}
+
+// escaped puts text into one line and keeps what it says: a line break becomes
+// "\n", another character that steers likewise.
+func escaped(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if steers(r) || r == '\u2028' || r == '\u2029' {
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // clip shortens text to n characters.

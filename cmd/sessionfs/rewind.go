@@ -23,9 +23,16 @@ none, and the old line stays as a branch.`,
 		Args:              arity(2, 2),
 		ValidArgsFunction: a.completeRef,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSession(cmd, false, args[0], func(ctx context.Context, st *store.Store, id string) error {
-				return a.rewind(ctx, st, id, args[1], yes, asJSON)
-			})
+			if yes {
+				return a.withSession(cmd, false, args[0], func(ctx context.Context, st *store.Store, id string) error {
+					plan, err := st.PlanRewind(ctx, id, args[1])
+					if err != nil {
+						return err
+					}
+					return a.applyRewind(ctx, st, id, plan, asJSON)
+				})
+			}
+			return a.planRewind(cmd, args[0], args[1], asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it, do not ask")
@@ -33,35 +40,47 @@ none, and the old line stays as a branch.`,
 	return cmd
 }
 
-func (a *app) rewind(ctx context.Context, st *store.Store, id, ref string, yes, asJSON bool) error {
-	plan, err := st.PlanRewind(ctx, id, ref)
+// planRewind shows a plan. The store is open for reading only meanwhile: to look
+// at a plan changes nothing, and neither does a no to the question.
+func (a *app) planRewind(cmd *cobra.Command, session, ref string, asJSON bool) error {
+	var id string
+	var plan *store.RewindPlan
+	err := a.withSession(cmd, true, session, func(ctx context.Context, st *store.Store, found string) (err error) {
+		id = found
+		plan, err = st.PlanRewind(ctx, id, ref)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	if !yes && !asJSON {
-		if err := writePlan(a.stdout, plan); err != nil {
-			return err
-		}
-		if len(plan.Conflicts) == 0 {
-			yes, _ = a.confirm("Go back?")
-		}
+	if asJSON {
+		return printJSON(a.stdout, newPlanJSON(id, plan, false))
 	}
-	if yes {
-		confirm := ""
-		if len(plan.Files) > 0 {
-			confirm = plan.Hash
-		}
-		if plan, err = st.Rewind(ctx, id, plan.Target, confirm); err != nil {
-			return err
-		}
-		if !asJSON {
-			return a.printHead(id, plan.Head, false)
-		}
+	if err := writePlan(a.stdout, plan); err != nil || len(plan.Conflicts) > 0 {
+		return err
+	}
+	if yes, _ := a.confirm("Go back?"); !yes {
+		return nil
+	}
+	return a.withStore(cmd, false, func(ctx context.Context, st *store.Store) error {
+		return a.applyRewind(ctx, st, id, plan, false)
+	})
+}
+
+// applyRewind carries out a plan, as long as it is still the same.
+func (a *app) applyRewind(ctx context.Context, st *store.Store, id string, plan *store.RewindPlan, asJSON bool) error {
+	confirm := ""
+	if len(plan.Files) > 0 {
+		confirm = plan.Hash
+	}
+	done, err := st.Rewind(ctx, id, plan.Target, confirm)
+	if err != nil {
+		return err
 	}
 	if asJSON {
-		return printJSON(a.stdout, newPlanJSON(id, plan, yes))
+		return printJSON(a.stdout, newPlanJSON(id, done, true))
 	}
-	return nil
+	return a.printHead(id, done.Head, false)
 }
 
 // planJSON is a plan as --json shows it.
@@ -102,9 +121,9 @@ func writePlan(w io.Writer, p *store.RewindPlan) error {
 	if head == "" {
 		head = "none"
 	}
-	fmt.Fprintf(&b, "before:   %s  %s\nhead:     %s\n", p.Target, clip(oneLine(p.Text), 60), head)
+	fmt.Fprintf(&b, "before:   %s  %s\nhead:     %s\n", oneLine(p.Target), clip(oneLine(p.Text), 60), oneLine(head))
 	for _, t := range p.Turns {
-		fmt.Fprintf(&b, "undone:   %s\n", t)
+		fmt.Fprintf(&b, "undone:   %s\n", oneLine(t))
 	}
 	for _, f := range p.Files {
 		note := ""

@@ -71,7 +71,30 @@ The same operations are verbs here, mounted or not.`,
 		}
 		root.AddCommand(g.verbs...)
 	}
+	refuseUnknownTopics(root)
 	return root
+}
+
+// refuseUnknownTopics has "help" refuse what is no command, which by itself it
+// only mentions.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "help" {
+			continue
+		}
+		show := cmd.Run
+		cmd.Run = nil
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if topic, _, err := root.Find(args); err != nil || topic == root {
+					return usagef(root, "unknown command %q", args[0])
+				}
+			}
+			show(cmd, args)
+			return nil
+		}
+	}
 }
 
 // verbGroup is a part of the list that --help prints.

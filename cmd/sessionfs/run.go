@@ -146,5 +146,5 @@ func turnEnviron(st *store.Store, sn *store.Snapshot, turn *store.Run, asked str
 
 // warn says something on standard error that does not end the command.
 func (a *app) warn(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "sessionfs: "+format+"\n", args...)
+	fmt.Fprintf(a.stderr, "sessionfs: %s\n", escaped(fmt.Sprintf(format, args...)))
 }

@@ -39,8 +39,7 @@ func (a *app) show(ctx context.Context, st *store.Store, ref string, asJSON bool
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.stdout, "%s\n", object)
-		return err
+		return a.printLine(string(object))
 	}
 	sn, err := st.Load(ctx, id)
 	if err != nil {

@@ -131,7 +131,7 @@ func sameDir(a, b string) bool {
 
 func (a *app) writeStatus(s statusJSON) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "store:     %s\nsessions:  %d, %d archived\n", s.Store, s.Sessions, s.Archived)
+	fmt.Fprintf(&b, "store:     %s\nsessions:  %d, %d archived\n", oneLine(s.Store), s.Sessions, s.Archived)
 	for _, id := range s.Running {
 		fmt.Fprintf(&b, "running:   %s\n", oneLine(id))
 	}

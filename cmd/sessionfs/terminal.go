@@ -97,14 +97,21 @@ func (a *app) shown(text []byte) []byte {
 	return harmless(text)
 }
 
-// harmless replaces control characters, but for line breaks and tabs.
+// harmless replaces the characters that steer a terminal, but for line breaks and
+// tabs.
 func harmless(text []byte) []byte {
 	return bytes.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+		if r != '\n' && r != '\t' && steers(r) {
 			return unicode.ReplacementChar
 		}
 		return r
 	}, text)
+}
+
+// printLine prints a text and a line break, shown as the stream needs it.
+func (a *app) printLine(text string) error {
+	_, err := a.stdout.Write(a.shown([]byte(text + "\n")))
+	return err
 }
 
 // confirm asks a question on standard error and reads the answer from a
@@ -113,7 +120,7 @@ func (a *app) confirm(question string) (yes, asked bool) {
 	if !terminal(a.stdin) {
 		return false, false
 	}
-	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
+	fmt.Fprintf(a.stderr, "%s [y/N] ", escaped(question))
 	line, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if err != nil && line == "" {
 		fmt.Fprintln(a.stderr)

@@ -14,9 +14,20 @@ import (
 func TestHarmless(t *testing.T) {
 	for in, want := range map[string]string{
 		"a\tb\nc": "a\tb\nc", "\x1b[2J": "\ufffd[2J", "日本\r\n": "日本\ufffd\n", "\u009b31m": "\ufffd31m", "\x00": "\ufffd",
+		"a\u202eb\u202a\u2066c\u2069": "a\ufffdb\ufffd\ufffdc\ufffd",
 	} {
 		if got := string(harmless([]byte(in))); got != want {
 			t.Errorf("harmless(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\tb\nc": "a b c", "\x1b[2J": " [2J", "a\u2028b": "a b", "\u202ea\u2069": " a ", "日本": "日本",
+	} {
+		if got := oneLine(in); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

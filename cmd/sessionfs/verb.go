@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -39,8 +38,7 @@ func (a *app) printHead(id, node string, asJSON bool) error {
 	if node == "" {
 		return nil
 	}
-	_, err := fmt.Fprintln(a.stdout, node)
-	return err
+	return a.printLine(node)
 }
 
 // argOr returns an argument, or what stands for it when it is not given.
