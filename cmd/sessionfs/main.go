@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	os.Exit(start(os.Args, os.Stdin, standardOutput(), os.Stderr))
+	os.Exit(start(os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run executes one command line and returns the process's exit status.
