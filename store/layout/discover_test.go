@@ -74,8 +74,8 @@ func TestDiscoverBoundSessions(t *testing.T) {
 	h.session(h.root + "/bound")
 	h.session(h.root + "/projects/p1/bound")
 	h.session(h.root + "/projects/p2/stray")
-	h.session(h.dir + "/work/.openprogram/sessions/legacy")
-	h.registry(h.dir+"/work", "bound", "legacy")
+	h.session(h.dir + "/folder/.openprogram/sessions/legacy")
+	h.registry(h.dir+"/folder", "bound", "legacy")
 	ids, places := h.discover(h.layout(false))
 	h.same("ids", ids, []string{"bound", "stray", "legacy"})
 	if p := places["bound"]; p.Dir != h.root+"/projects/p1/bound" || p.Project != "p1" {

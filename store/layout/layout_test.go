@@ -223,7 +223,7 @@ func TestReadersWriteNothing(t *testing.T) {
 	h.session(filepath.Join(h.root, "a"))
 	h.session(filepath.Join(h.root, "projects/p1/b"))
 	h.write(filepath.Join(h.root, "locations.json"), "{broken")
-	h.registry(h.dir+"/work", "b", "c")
+	h.registry(h.dir+"/folder", "b", "c")
 	before := tree(t, h.dir)
 	for _, standalone := range []bool{false, true} {
 		l := h.layout(standalone)

@@ -227,9 +227,9 @@ func TestWhatCannotBeLookedAt(t *testing.T) {
 // TestClosedWorkingFolder: the session may be in there; it is not elsewhere.
 func TestClosedWorkingFolder(t *testing.T) {
 	h := newHome(t)
-	legacy := h.session(h.dir + "/work/.openprogram/sessions/s")
-	h.registry(h.dir+"/work", "s")
-	h.disk.denied = h.dir + "/work"
+	legacy := h.session(h.dir + "/folder/.openprogram/sessions/s")
+	h.registry(h.dir+"/folder", "s")
+	h.disk.denied = h.dir + "/folder"
 	want := Place{ID: "s", Dir: legacy, Legacy: true, Unreachable: true, Project: "p1"}
 	if p := h.resolve(h.layout(false), "s"); p != want {
 		t.Errorf("got %+v, want %+v", p, want)
