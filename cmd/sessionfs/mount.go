@@ -43,6 +43,8 @@ second signal detaches a busy mount at once.`,
 	flags.BoolVar(&opt.background, "background", false, "return when the mount answers, and serve it in the background")
 	flags.StringArrayVarP(&opt.options, "options", "o", nil, "mount options, separated by commas")
 	flags.StringVar(&opt.metricsAddr, "metrics-addr", "", "serve figures at http://ADDR/metrics; ADDR is a loopback address and a port")
+	flags.StringVar(&opt.reconcile, "reconcile", "auto", "which runs of dead processes are ended at the start: auto, always or never")
+	flags.StringVar(&opt.gitSync, "git-sync", "batch", "how commits reach the disk: batch (durable) or off (Git's own default)")
 	flags.BoolVar(&opt.pprof, "pprof", false, "with --metrics-addr: serve profiles at /debug/pprof/ too")
 	return cmd
 }
@@ -82,7 +84,7 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 		return err
 	}
 	defer scrape.close()
-	storeOpt := loc.mountOptions(opt.readOnly, log)
+	storeOpt := loc.mountOptions(opt, log)
 	storeOpt.LockTimeout = a.lockTimeout
 	st, err := store.Open(ctx, storeOpt)
 	if err != nil {
@@ -109,12 +111,20 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 
 // mountOptions are the store options of a mount: a read-write one does the
 // start-up work of a root and keeps what it shows fresh.
-func (l location) mountOptions(readOnly bool, log *slog.Logger) store.Options {
-	opt := store.Options{Root: l.root, State: l.state, ReadOnly: readOnly, Create: !l.chosen, Watch: true, Log: log}
-	if readOnly {
+func (l location) mountOptions(o mountOptions, log *slog.Logger) store.Options {
+	opt := store.Options{Root: l.root, State: l.state, ReadOnly: o.readOnly, Create: !l.chosen, Watch: true, Log: log}
+	if o.readOnly {
 		return opt
 	}
-	opt.Reconcile = store.ReconcileAuto
+	switch o.reconcile {
+	case "always":
+		opt.Reconcile = store.ReconcileAlways
+	case "never":
+		opt.Reconcile = store.ReconcileNever
+	default:
+		opt.Reconcile = store.ReconcileAuto
+	}
+	opt.GitSync = o.gitSync
 	opt.Sweep = true
 	opt.CommitAfter = commitAfter
 	return opt

@@ -15,6 +15,9 @@ type mountOptions struct {
 	metricsAddr string // "" serves no figures
 	pprof       bool
 
+	reconcile string // auto, always or never; "" is auto
+	gitSync   string // batch or off; "" is batch
+
 	nonEmpty    bool
 	commitTrees bool     // commits/ shows directories
 	passed      []string // options that the mount itself takes
@@ -36,6 +39,12 @@ func (o *mountOptions) parse(cmd *cobra.Command) error {
 				return err
 			}
 		}
+	}
+	if !slices.Contains([]string{"", "auto", "always", "never"}, o.reconcile) {
+		return usagef(cmd, "%s: --reconcile %q: say auto, always or never", cmd.Name(), o.reconcile)
+	}
+	if !slices.Contains([]string{"", "batch", "off"}, o.gitSync) {
+		return usagef(cmd, "%s: --git-sync %q: say batch or off", cmd.Name(), o.gitSync)
 	}
 	if o.pprof && o.metricsAddr == "" {
 		return usagef(cmd, "%s: --pprof needs --metrics-addr", cmd.Name())
@@ -94,6 +103,12 @@ func (o *mountOptions) args() []string {
 	}
 	if o.pprof {
 		args = append(args, "--pprof")
+	}
+	if o.reconcile != "" {
+		args = append(args, "--reconcile", o.reconcile)
+	}
+	if o.gitSync != "" {
+		args = append(args, "--git-sync", o.gitSync)
 	}
 	for _, word := range o.passed {
 		args = append(args, "-o", word)
