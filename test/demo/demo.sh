@@ -55,6 +55,15 @@ refused() { [ "$status" != 0 ] || wrong "this should have been refused"; }
 is() { [ "$out" = "$1" ] || wrong "expected '$1'"; }
 has() { case $out in *"$1"*) ;; *) wrong "expected to find '$1'" ;; esac; }
 lacks() { case $out in *"$1"*) wrong "did not expect '$1'" ;; esac; }
+# shows waits until a file of the mount has what another process wrote into the
+# store: it comes within a tenth of a second, but not with the next call.
+shows() {
+	local i
+	for i in $(seq 100); do
+		[ "$(cat "$1")" != "$2" ] || return 0
+		sleep 0.05
+	done
+}
 note() { printf '\n%s# %s%s\n' "$colour" "$*" "$plain"; }
 
 maples=c93d5e18_reply
@@ -67,6 +76,7 @@ for branch in "maples $maples" "food $food"; do
 	sessionfs branch local_demo rm "${branch% *}" 2>/dev/null
 	sessionfs branch local_demo name "${branch#* }" "${branch% *}" || die "the sample store was changed; 'make clean' removes it"
 done
+sleep 0.2 # what the verbs above wrote shows through the mount by then
 echo "$maples" >"$session/head_id" || die "the sample store was changed; 'make clean' removes it"
 
 note "A store of chat sessions is a tree of files"
@@ -118,6 +128,7 @@ run "tail -n 1 ../../.sessionfs/errors"; ok; has run_active
 run "cat head_id"; ok; is "$appended"
 run "echo end >&3; exec 3>&-"; ok
 run "sessionfs head local_demo food"; ok; is "$food"
+shows head_id "$food"
 run "cat head_id"; ok; is "$food"
 
 cd "$top" || exit 1
