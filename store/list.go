@@ -80,6 +80,7 @@ func registryField(key string) bool { return registry.IsField(key) }
 // in memory alone.
 func (l *listing) load(ctx context.Context) error {
 	rows, err := l.scan(ctx)
+	l.s.opt.Progress = nil // of Open alone: nothing else runs yet
 	if err != nil {
 		return err
 	}
@@ -199,16 +200,18 @@ func overlay(row *jsonedit.Object, m metaRow) *jsonedit.Object {
 
 // adopt gives a row to every session on disk that the registry lacks.
 func (l *listing) adopt(places []layout.Place, byID map[string]layout.Place, metas map[string]metaRow) {
+	var strangers []layout.Place
+	l.mu.Lock()
 	for _, p := range places {
 		if p.Deleted || byID[p.ID].Dir != p.Dir || p.Unreachable {
 			continue
 		}
-		l.mu.Lock()
-		_, known := l.reg.Row(p.ID)
-		l.mu.Unlock()
-		if known {
-			continue
+		if _, known := l.reg.Row(p.ID); !known {
+			strangers = append(strangers, p)
 		}
+	}
+	l.mu.Unlock()
+	for i, p := range strangers {
 		row := l.newRow(p, metas[p.Dir])
 		l.mu.Lock()
 		if _, known := l.reg.Row(p.ID); !known {
@@ -216,6 +219,9 @@ func (l *listing) adopt(places []layout.Place, byID map[string]layout.Place, met
 			l.flushSoonLocked()
 		}
 		l.mu.Unlock()
+		if l.s.opt.Progress != nil {
+			l.s.opt.Progress(i+1, len(strangers))
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -524,4 +525,31 @@ func TestTurn(t *testing.T) {
 		t.Errorf("git status after the turn: %q", out)
 	}
 	wantCode(t, run.SetText(ctx, "late"), store.Conflict)
+}
+
+func TestRebuildTellsItsProgress(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "sessions")
+	s, err := store.Open(t.Context(), store.Options{Root: root, Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		newSession(t, s, id, "one")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var steps [][2]int
+	note := func(done, total int) { steps = append(steps, [2]int{done, total}) }
+	openStore(t, store.Options{Root: root, Progress: note})
+	if len(steps) != 0 {
+		t.Errorf("a whole registry was rebuilt: %v", steps)
+	}
+	if err := os.Remove(filepath.Join(root, "index.json")); err != nil {
+		t.Fatal(err)
+	}
+	openStore(t, store.Options{Root: root, Progress: note})
+	if want := [][2]int{{1, 3}, {2, 3}, {3, 3}}; !slices.Equal(steps, want) {
+		t.Errorf("steps = %v, want %v", steps, want)
+	}
 }

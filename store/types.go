@@ -46,6 +46,10 @@ type Options struct {
 	Clock func() time.Time
 	// FS is the disk; nil is the operating system's.
 	FS disk.FS
+	// Progress, when not nil, is told how far Open has come with rebuilding the
+	// registry: sessions that got a row, of those that lack one. It is not
+	// called when none lacks one.
+	Progress func(done, total int)
 	// Log receives warnings; nil discards them. Message text is never logged.
 	Log *slog.Logger
 }

@@ -85,6 +85,7 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 	}
 	defer scrape.close()
 	storeOpt := loc.mountOptions(opt, log)
+	storeOpt.Progress = a.rebuildProgress()
 	storeOpt.LockTimeout = a.lockTimeout
 	st, err := store.Open(ctx, storeOpt)
 	if err != nil {

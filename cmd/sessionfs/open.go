@@ -106,8 +106,21 @@ func (a *app) storeOptions() (store.Options, error) {
 		// Never reached by a verb: what it changed is committed by Close.
 		CommitAfter: commitAfter,
 		LockTimeout: a.lockTimeout,
+		Progress:    a.rebuildProgress(),
 		Log:         log,
 	}, nil
+}
+
+// rebuildProgress shows how far the registry's rebuild has come, which a large
+// store without one needs when it is opened.
+func (a *app) rebuildProgress() func(done, total int) {
+	bar := a.progress("rebuilding the registry")
+	return func(done, total int) {
+		bar.step(done, total)
+		if done == total {
+			bar.end()
+		}
+	}
 }
 
 // openFor opens the store for one verb. A verb that only reads leaves no
