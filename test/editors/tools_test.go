@@ -285,7 +285,7 @@ func TestScreens(t *testing.T) {
 			s.end()
 		},
 		"emacs": func(t *testing.T, path string) {
-			s := onScreen(t, "emacs", "-Q", "-nw", "--eval", "(setq backup-enable-predicate (quote always))", path)
+			s := onScreen(t, "emacs", "-Q", "-nw", "--eval", "(setq native-comp-deferred-compilation nil native-comp-jit-compilation nil backup-enable-predicate (quote always))", path)
 			s.after("alpha", "\x1b%")
 			s.after("Query replace", "alpha\r")
 			s.after("with", "gamma\r")

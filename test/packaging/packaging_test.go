@@ -74,7 +74,12 @@ func shell(t *testing.T, dir, line string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
+	// Below "make test" another make would say which directory it enters, and
+	// take over what the outer one was told.
+	outer := func(kv string) bool {
+		return strings.HasPrefix(kv, "MAKEFLAGS=") || strings.HasPrefix(kv, "MAKELEVEL=") || strings.HasPrefix(kv, "MFLAGS=")
+	}
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), outer), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
