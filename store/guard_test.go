@@ -1,10 +1,13 @@
 package store_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sessionfs/sessionfs/store"
 )
@@ -41,6 +44,54 @@ func TestAHeldLeaseIsARun(t *testing.T) {
 	if _, err := s.SetHead(ctx, "x", ids[0], store.HeadMove{}); err != nil {
 		t.Errorf("after the run: %v", err)
 	}
+}
+
+// Who reads the status that ends a run may begin the next one at once: the
+// lease is not held longer than the session's lock is.
+func TestAnEndedRunHoldsNothing(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "sessions")
+	s := openStore(t, store.Options{Root: root, Create: true})
+	newSession(t, s, "x", "one")
+	other := openStore(t, store.Options{Root: root})
+	defer s.Subscribe(slowObserver{})()
+	ctx := t.Context()
+	for i := range 20 {
+		run, err := s.BeginTurn(ctx, "x", store.Turn{Placeholder: true})
+		if err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- run.End(ctx, "idle") }()
+		meta := filepath.Join(load(t, s, "x").Dir, "meta.json")
+		for !strings.Contains(readFile(t, meta), `"idle"`) {
+			runtime.Gosched()
+		}
+		next, err := other.Begin(ctx, "x")
+		if err != nil {
+			t.Fatalf("round %d, begin after the end was seen: %v", i, err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if err := next.End(ctx, "idle"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// slowObserver makes the time between a write and the end of its call long.
+type slowObserver struct{}
+
+func (slowObserver) Swapped(store.Change)                    {}
+func (slowObserver) Published(context.Context, store.Change) { time.Sleep(20 * time.Millisecond) }
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 func TestHeadNeverStandsAtTheRoot(t *testing.T) {

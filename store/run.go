@@ -259,6 +259,9 @@ func (r *Run) finish(ctx context.Context, status string, o Outcome) error {
 	// Whoever asked may be gone by now; the run must end all the same.
 	ctx = context.WithoutCancel(ctx)
 	err := r.s.change(ctx, "end run", r.id, 0, func(t *tx) error {
+		// Given back before the session's lock is: whoever reads that the run is
+		// over finds no lease of it, whatever he begins next.
+		defer r.release()
 		// The run ends in any case; a reply that could not be kept is told.
 		lost := t.endReply(r.node, o)
 		if err := t.finishStatus(status); err != nil {
@@ -271,12 +274,24 @@ func (r *Run) finish(ctx context.Context, status string, o Outcome) error {
 		t.retainUndo()
 		return lost
 	})
+	r.release()
+	return err
+}
+
+// release gives the lease back; a second call does nothing.
+//
+// Requires r.mu.
+func (r *Run) release() {
+	if r.lease == nil {
+		return
+	}
 	_ = r.lease.Unlock()
 	r.lease = nil
 	r.s.mu.Lock()
-	delete(r.s.runs, r.id)
-	r.s.mu.Unlock()
-	return err
+	defer r.s.mu.Unlock()
+	if r.s.runs[r.id] == r {
+		delete(r.s.runs, r.id)
+	}
 }
 
 // retainUndo drops the oldest turns' undo data (reference 11).
