@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Mount, error) {
 	if cfg.Store == nil || cfg.SpoolDir == "" {
 		return nil, errors.New("mount: a store and a spool directory are required")
 	}
-	point, err := prepare(cfg.Mountpoint, cfg.Store.Root(), slices.Contains(cfg.Options, "nonempty"))
+	point, err := Prepare(cfg.Mountpoint, cfg.Store.Root(), slices.Contains(cfg.Options, "nonempty"))
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +117,8 @@ func start(ctx context.Context, cfg Config, point string, sp *spool.Spool) (*Mou
 		m.cancel()
 		t.later.close()
 		t.reaper.close()
-		if mountedType(point) == "fuse."+fsType {
-			_ = unmount(point, true)
+		if mountedType(point) == FSType {
+			_ = Unmount(point, true)
 		}
 		return nil, explain(err)
 	}
@@ -146,7 +146,7 @@ func (t *tree) options(cfg Config) fuse.MountOptions {
 	if os.Geteuid() == 0 {
 		// Without the helper a failure must be that of mount(2), not that of
 		// a program that is not there.
-		_, err := fusermount()
+		_, err := Fusermount()
 		opt.DirectMount, opt.DirectMountStrict = err == nil, err != nil
 		opt.DirectMountFlags = unix.MS_NOSUID | unix.MS_NODEV
 	}
@@ -226,5 +226,5 @@ func (m *Mount) Unmount(lazy bool) error {
 		return nil
 	default:
 	}
-	return unmount(m.point, lazy)
+	return Unmount(m.point, lazy)
 }

@@ -2,11 +2,10 @@ package fsnode
 
 import (
 	"errors"
-	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,44 +14,90 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fsType is how the kernel calls these mounts, after "fuse.".
-const fsType = "sessionfs"
+// fsType is how these mounts are called, and FSType how the kernel lists them.
+const (
+	fsType = "sessionfs"
+	FSType = "fuse." + fsType
+)
 
 // answerTimeout bounds how long a mountpoint may take to answer.
 const answerTimeout = 5 * time.Second
 
-// prepare checks that a mount may go on path, takes a dead one away that is
-// there, and returns the path as the kernel will list it.
-func prepare(path, root string, nonEmpty bool) (string, error) {
-	point, err := resolve(path)
-	if err != nil {
-		return "", err
-	}
-	err = statSoon(point)
-	if errors.Is(err, syscall.ENOTCONN) {
-		if err := removeDead(point); err != nil {
-			return "", err
-		}
-		err = statSoon(point)
-	}
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("%s: no such directory", path)
-	case err != nil:
-		return "", err
-	}
-	if mountedType(point) == "fuse."+fsType {
-		return "", fmt.Errorf("%s: a session store is mounted here already", point)
-	}
-	if within(root, point) || within(point, root) {
-		return "", fmt.Errorf("%s: store and mountpoint contain one another", point)
-	}
-	return point, checkEmpty(point, nonEmpty)
+// Why a path is no place for a mount; PointError has one of them, or what the
+// system said, in its chain.
+var (
+	ErrPointMissing  = errors.New("no such directory")
+	ErrPointNotDir   = errors.New("not a directory")
+	ErrPointNotEmpty = errors.New("the directory is not empty")
+	ErrPointTaken    = errors.New("a session store is mounted here already")
+	ErrPointForeign  = errors.New("a dead mount of another filesystem is here")
+	ErrPointSilent   = errors.New("something is mounted here that does not answer")
+	ErrPointInside   = errors.New("store and mountpoint contain one another")
+)
+
+// ErrNoHelper says that an ordinary user can neither mount nor unmount here.
+var ErrNoHelper = errors.New("fusermount3 is not installed, and only root can mount without it")
+
+// PointError is a mountpoint that cannot be used.
+type PointError struct {
+	Point string // as it was given, or as the kernel would list it
+	Err   error
 }
 
-// resolve makes a path absolute and free of symlinks. The last part of a dead
-// mount cannot be looked at, so it stays as it is then.
-func resolve(path string) (string, error) {
+// Error returns the path and the reason.
+func (e *PointError) Error() string { return e.Point + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *PointError) Unwrap() error { return e.Err }
+
+// Prepare checks that a mount of the store at root may go on path, takes a dead
+// one of ours away that is there, and returns the path as the kernel will list
+// it. NonEmpty allows a directory with entries. Every error is a PointError.
+func Prepare(path, root string, nonEmpty bool) (string, error) {
+	point, err := ResolvePoint(path)
+	if err == nil {
+		err = Probe(point)
+	}
+	if errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED) { // the latter while it is dying
+		if err = removeDead(point); err == nil {
+			err = Probe(point)
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", &PointError{path, ErrPointMissing}
+	case err != nil:
+		return "", asPointError(point, err)
+	}
+	if at, ok, err := MountedAt(point); err == nil && ok && at.Type == FSType {
+		return "", &PointError{point, ErrPointTaken}
+	}
+	if !apart(root, point) {
+		return "", &PointError{point, ErrPointInside}
+	}
+	if nonEmpty {
+		return point, nil
+	}
+	return point, checkEmpty(point)
+}
+
+// asPointError gives an error its path, unless it has it already.
+func asPointError(point string, err error) error {
+	var pe *PointError
+	if errors.As(err, &pe) {
+		return err
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return &PointError{path.Path, path.Err}
+	}
+	return &PointError{point, err}
+}
+
+// ResolvePoint makes a path absolute and free of symlinks, as the kernel lists
+// a mount there. The last part of a dead mount cannot be looked at, so it stays
+// as it is then.
+func ResolvePoint(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -67,37 +112,54 @@ func resolve(path string) (string, error) {
 	return filepath.Join(parent, filepath.Base(abs)), nil
 }
 
-// statSoon checks that a directory answers in time.
-func statSoon(point string) error {
+// Probe checks that a directory answers within five seconds. The kernel may
+// know its attributes although the server is dead, so statfs(2), which asks the
+// server each time, comes after stat(2). ErrPointSilent, ErrPointNotDir.
+func Probe(point string) error {
 	done := make(chan error, 1)
-	go func() {
-		fi, err := os.Stat(point)
-		if err == nil && !fi.IsDir() {
-			err = fmt.Errorf("%s: not a directory", point)
-		}
-		done <- err
-	}()
+	go func() { done <- probe(point) }() // a server that hangs would hang us as well
 	select {
 	case err := <-done:
 		return err
 	case <-time.After(answerTimeout):
-		return fmt.Errorf("%s: something is mounted here that does not answer", point)
+		return &PointError{point, ErrPointSilent}
 	}
 }
 
-func checkEmpty(point string, nonEmpty bool) error {
-	if nonEmpty {
-		return nil
-	}
-	d, err := os.Open(point)
+func probe(point string) error {
+	info, err := os.Stat(point)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	if names, _ := d.Readdirnames(1); len(names) > 0 {
-		return fmt.Errorf("%s: the directory is not empty", point)
+	if !info.IsDir() {
+		return &PointError{point, ErrPointNotDir}
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(point, &st); err != nil {
+		return &fs.PathError{Op: "statfs", Path: point, Err: err}
 	}
 	return nil
+}
+
+func checkEmpty(point string) error {
+	d, err := os.Open(point)
+	if err != nil {
+		return asPointError(point, err)
+	}
+	defer d.Close()
+	if names, _ := d.Readdirnames(1); len(names) > 0 {
+		return &PointError{point, ErrPointNotEmpty}
+	}
+	return nil
+}
+
+// apart reports whether a mount at point would neither hide the store from its
+// own server nor look like a session of it.
+func apart(root, point string) bool {
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		root = real
+	}
+	return !within(root, point) && !within(point, root)
 }
 
 // within reports whether path is dir or lies below it.
@@ -108,33 +170,60 @@ func within(path, dir string) bool {
 
 // removeDead detaches a mount of ours whose server is gone.
 func removeDead(point string) error {
-	if got := mountedType(point); got != "fuse."+fsType {
-		return fmt.Errorf("%s: a dead mount of another filesystem is here (%s)", point, got)
+	at, ok, err := MountedAt(point)
+	if err != nil {
+		return err
 	}
-	if err := unmount(point, true); err != nil {
-		return fmt.Errorf("%s: a dead mount is here and cannot be removed: %w", point, err)
+	if !ok || at.Type != FSType {
+		return &PointError{point, ErrPointForeign}
 	}
-	return nil
+	return Unmount(point, true)
+}
+
+// MountEntry is a line of the kernel's table of mounts.
+type MountEntry struct {
+	Point  string // absolute path
+	Type   string // FSType for a mount of ours
+	Source string
+}
+
+// MountedAt returns what is mounted on a path, the topmost mount; ok is false
+// when the path is no mountpoint.
+func MountedAt(point string) (found MountEntry, ok bool, err error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return found, false, err
+	}
+	for _, e := range parseMountinfo(string(text)) {
+		if e.Point == point {
+			found, ok = e, true // a later line is mounted over an earlier one
+		}
+	}
+	return found, ok, nil
 }
 
 // mountedType is the type of what is mounted on a path, "" when nothing is.
 func mountedType(point string) string {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return ""
-	}
-	found := ""
-	for line := range strings.Lines(string(text)) {
-		before, after, ok := strings.Cut(line, " - ")
-		fields, tail := strings.Fields(before), strings.Fields(after)
-		if ok && len(fields) > 4 && len(tail) > 0 && unescapeMount(fields[4]) == point {
-			found = tail[0] // a later line is mounted over an earlier one
-		}
-	}
-	return found
+	at, _, _ := MountedAt(point)
+	return at.Type
 }
 
-// unescapeMount undoes the kernel's \ooo.
+// parseMountinfo reads the format of proc_pid_mountinfo(5): the mountpoint is
+// the fifth field; type and source follow the field "-".
+func parseMountinfo(text string) []MountEntry {
+	var entries []MountEntry
+	for line := range strings.Lines(text) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields, tail := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(tail) < 2 {
+			continue
+		}
+		entries = append(entries, MountEntry{Point: unescapeMount(fields[4]), Type: tail[0], Source: unescapeMount(tail[1])})
+	}
+	return entries
+}
+
+// unescapeMount undoes the kernel's \ooo for blanks and backslashes.
 func unescapeMount(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -150,20 +239,21 @@ func unescapeMount(s string) string {
 	return b.String()
 }
 
-// unmount takes a mount away: directly, and where that is not allowed through
-// fusermount3. Lazy detaches it although it is in use. A mount in use is EBUSY.
-func unmount(point string, lazy bool) error {
+// Unmount takes a mount away: directly, and where that is not allowed through
+// fusermount3. Lazy detaches it although it is in use. A mount in
+// use is EBUSY; ErrNoHelper.
+func Unmount(point string, lazy bool) error {
 	flags, args := unix.UMOUNT_NOFOLLOW, []string{"-u", "--", point}
 	if lazy {
-		flags, args = flags|unix.MNT_DETACH, slices.Insert(args, 1, "-z")
+		flags, args = flags|unix.MNT_DETACH, []string{"-u", "-z", "--", point}
 	}
 	err := unix.Unmount(point, flags)
 	if err == nil || !errors.Is(err, unix.EPERM) {
 		return err
 	}
-	helper, lookErr := fusermount()
+	helper, lookErr := Fusermount()
 	if lookErr != nil {
-		return err
+		return lookErr
 	}
 	out, err := exec.Command(helper, args...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
@@ -172,14 +262,18 @@ func unmount(point string, lazy bool) error {
 		return nil
 	case strings.Contains(text, "busy"):
 		return unix.EBUSY
+	case text == "":
+		return err
 	}
-	return fmt.Errorf("%s: %w", text, err)
+	return errors.New(text)
 }
 
-// fusermount finds the helper that mounts for ordinary users.
-func fusermount() (string, error) {
-	if p, err := exec.LookPath("fusermount3"); err == nil {
-		return p, nil
+// Fusermount finds the program that mounts for ordinary users.
+func Fusermount() (string, error) {
+	for _, name := range []string{"fusermount3", "fusermount"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
 	}
-	return exec.LookPath("fusermount")
+	return "", ErrNoHelper
 }

@@ -2,6 +2,7 @@ package fsnode
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,25 +41,24 @@ func TestPrepareRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		nonEmpty   bool
-		want       string // in the error; "" for none
+		want       error
 	}{
-		{"an empty directory", empty, false, ""},
-		{"a link to one", link, false, ""},
-		{"nothing", filepath.Join(dir, "nope"), false, "no such"},
-		{"a file", file, false, "not a directory"},
-		{"not empty", filepath.Dir(full), false, "not empty"},
-		{"not empty, on purpose", filepath.Dir(full), true, ""},
-		{"the store", root, false, "contain one another"},
-		{"inside the store", mk("a", "store", "s1"), false, "contain one another"},
-		{"around the store", filepath.Join(dir, "a"), true, "contain one another"},
-		{"beside the store, by a like name", mk("a", "store2"), false, ""},
+		{"an empty directory", empty, false, nil},
+		{"a link to one", link, false, nil},
+		{"nothing", filepath.Join(dir, "nope"), false, ErrPointMissing},
+		{"a file", file, false, ErrPointNotDir},
+		{"not empty", filepath.Dir(full), false, ErrPointNotEmpty},
+		{"not empty, on purpose", filepath.Dir(full), true, nil},
+		{"the store", root, false, ErrPointInside},
+		{"inside the store", mk("a", "store", "s1"), false, ErrPointInside},
+		{"around the store", filepath.Join(dir, "a"), true, ErrPointInside},
+		{"beside the store, by a like name", mk("a", "store2"), false, nil},
 	} {
-		got, err := prepare(c.path, root, c.nonEmpty)
+		got, err := Prepare(c.path, root, c.nonEmpty)
+		var pe *PointError
 		switch {
-		case c.want == "" && err != nil:
-			t.Errorf("%s: %v", c.name, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		case !errors.Is(err, c.want) || err != nil && !errors.As(err, &pe):
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		case c.name == "a link to one" && got != empty:
 			t.Errorf("%s: %s, want %s", c.name, got, empty)
 		}
@@ -118,10 +118,62 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
+func TestParseMountinfo(t *testing.T) {
+	text := `22 28 0:21 / /proc rw,nosuid - proc proc rw
+95 28 0:50 / /home/u/my\040chats rw,nosuid,nodev shared:3 master:1 - fuse.sessionfs /store\134x rw,user_id=0
+not a line
+96 28 0:51 / /x rw -
+`
+	got := parseMountinfo(text)
+	want := []MountEntry{
+		{Point: "/proc", Type: "proc", Source: "proc"},
+		{Point: "/home/u/my chats", Type: FSType, Source: `/store\x`},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestUnescapeMount(t *testing.T) {
 	for in, want := range map[string]string{`/a\040b`: "/a b", `/a\134b`: `/a\b`, `/plain`: "/plain", `\04`: `\04`} {
 		if got := unescapeMount(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestMountedAt(t *testing.T) {
+	entry, ok, err := MountedAt("/")
+	if err != nil || !ok || entry.Point != "/" {
+		t.Errorf("got %+v, %v, %v; want the root's mount", entry, ok, err)
+	}
+	if _, ok, _ := MountedAt(t.TempDir()); ok {
+		t.Error("a fresh directory is no mountpoint")
+	}
+}
+
+func TestResolvePoint(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ in, want string }{
+		{dir + "/real/", dir + "/real"},
+		{dir + "/link", dir + "/real"},
+		{dir + "/real/../link", dir + "/real"},
+		{dir + "/link/missing", dir + "/real/missing"},
+	} {
+		if got, err := ResolvePoint(tt.in); err != nil || got != tt.want {
+			t.Errorf("%s: got %q, %v; want %q", tt.in, got, err, tt.want)
+		}
+	}
+	if _, err := ResolvePoint(dir + "/no/such"); err == nil {
+		t.Error("a path without a parent resolves")
 	}
 }

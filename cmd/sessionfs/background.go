@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/sessionfs/sessionfs/fsnode"
 )
 
 // readyEnv names the descriptor on which a detached process reports.
@@ -70,8 +72,8 @@ func awaitReport(child *exec.Cmd, reader io.Reader, log logPart, point string) e
 		child.Wait() // the report says how it ended
 		return &printedError{status: r.Status, text: helperWords(log, r.Text) + r.Text}
 	}
-	if _, err := probe(point, answerTimeout); err != nil {
-		return failf(exitMount, "its output is in "+log.name, "mount: %s: mounted, but %w", point, err)
+	if err := fsnode.Probe(point); err != nil {
+		return failf(exitMount, "its output is in "+log.name, "mount: mounted, but %w", err)
 	}
 	return child.Process.Release()
 }

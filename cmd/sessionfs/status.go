@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/sessionfs/sessionfs/fsnode"
 	"github.com/sessionfs/sessionfs/store"
 )
 
@@ -82,8 +83,7 @@ func gatherStatus(ctx context.Context, st *store.Store) (statusJSON, error) {
 		return s, err
 	}
 	for _, m := range liveMounts(st.Root()) {
-		_, err := probe(m.Mountpoint, answerTimeout)
-		m.Answers = err == nil
+		m.Answers = fsnode.Probe(m.Mountpoint) == nil
 		s.Mounts = append(s.Mounts, m)
 	}
 	if dir, err := stateDir(); err == nil {

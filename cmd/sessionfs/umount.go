@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sessionfs/sessionfs/fsnode"
 )
 
 // serverTimeout is how long umount waits for the server's last commit.
@@ -28,24 +30,26 @@ waited for a commit. A mount in use is refused, unless --lazy.`,
 }
 
 func (a *app) umount(path string, lazy bool) error {
-	point, err := resolveMountpoint(path)
+	point, err := fsnode.ResolvePoint(path)
 	if err != nil {
 		return failf(exitNotFound, "", "umount: %w", err)
 	}
-	entry, mounted, err := mountedAt(point)
+	entry, mounted, err := fsnode.MountedAt(point)
 	switch {
 	case err != nil:
 		return failf(exitFailure, "", "umount: %w", err)
 	case !mounted:
-		return failf(exitNotFound, "'findmnt -t "+fsType+"' lists the mounts", "umount: %s: nothing is mounted here", point)
-	case entry.fsType != fsType:
-		return failf(exitInvalid, "use umount(8)", "umount: %s: mounted here is %s, not sessionfs", point, entry.fsType)
+		return failf(exitNotFound, "'findmnt -t "+fsnode.FSType+"' lists the mounts", "umount: %s: nothing is mounted here", point)
+	case entry.Type != fsnode.FSType:
+		return failf(exitInvalid, "use umount(8)", "umount: %s: mounted here is %s, not sessionfs", point, entry.Type)
 	}
-	err = detach(point, lazy)
+	err = fsnode.Unmount(point, lazy)
 	switch {
 	case errors.Is(err, syscall.EBUSY):
 		return failf(exitBusy, "leave the directory and close its files ('fuser -vm "+point+"' shows who has them), or detach it with --lazy",
 			"umount: %s: the mount is in use", point)
+	case errors.Is(err, fsnode.ErrNoHelper):
+		return failf(exitMount, helperHint, "umount: %s: %w", point, err)
 	case errors.Is(err, syscall.EPERM):
 		return failf(exitDenied, "only root and the user who mounted it can take it away", "umount: %s: %w", point, err)
 	case err != nil:
