@@ -98,6 +98,7 @@ func (t *tree) newFresh(parent *vnode.List, name string, text func() ([]byte, ti
 			b, _ := text()
 			return b, nil
 		},
+		Whole: true,
 	}
 	t.place(parent, f)
 	return f

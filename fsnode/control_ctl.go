@@ -26,6 +26,7 @@ func (t *tree) newRootControl(parent *vnode.List) *vnode.File {
 			b, _ := o.text()
 			return b, nil
 		},
+		Whole: true,
 	}
 	f.Stat = func(context.Context) (vnode.Stat, error) {
 		b, at := o.text()

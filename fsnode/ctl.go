@@ -86,6 +86,7 @@ func (s *session) newControl(watched bool) *vnode.File {
 			b, _ := s.ctl.text()
 			return b, nil
 		},
+		Whole: true,
 	}
 	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
 		v, err := s.current(ctx)

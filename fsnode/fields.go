@@ -98,6 +98,7 @@ func (s *session) newField(name string, watched bool) *vnode.File {
 			b, _ := text(s.v.Load())
 			return b, nil
 		},
+		Whole: true,
 	}
 	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
 		v, err := s.current(ctx)

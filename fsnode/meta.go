@@ -139,8 +139,7 @@ func (s *session) newMeta(watched bool) *vnode.File {
 	f.Policy = policyOf(kindWritable, watched)
 	text := metaText{s}
 	f.Read = text.shown
-	f.Opened = func(ctx context.Context) {
-		raw := s.v.Load().sn.MetaJSON()
+	f.Served = func(ctx context.Context, raw []byte) {
 		s.t.seen.note(s.id, raw)
 		s.t.seen.reads(s.id, processOf(ctx), raw)
 	}

@@ -86,7 +86,7 @@ func (t *tree) newIndex() *vnode.File {
 		defer t.mu.Unlock()
 		return vnode.Stat{Perm: 0o400, Size: int64(size), MTime: t.indexAt, UID: t.uid, GID: t.gid}
 	}
-	f := &vnode.File{Base: vnode.Base{Env: t.env, ID: "root/index.json", Policy: policyOf(kindLive, true)}, Read: text}
+	f := &vnode.File{Base: vnode.Base{Env: t.env, ID: "root/index.json", Policy: policyOf(kindLive, true)}, Read: text, Whole: true}
 	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
 		b, err := text(ctx)
 		return stat(len(b)), err

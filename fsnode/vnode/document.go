@@ -130,6 +130,13 @@ func (w *docWriter) ReadAt(_ context.Context, dest []byte, off int64) (n int, ok
 	return n, true, err
 }
 
+// Served tells the draft what its handle has read, if it wants to know.
+func (w *docWriter) Served(text []byte) {
+	if d, ok := w.d.(servedText); ok {
+		d.Served(text)
+	}
+}
+
 // abandon gives the text up. The handle takes no more: half a text would
 // look like a whole one.
 func (w *docWriter) abandon(ctx context.Context, why error) error {

@@ -17,13 +17,17 @@ type File struct {
 	// Read returns the current text. A handle answers with the inode's text
 	// of now, never with that of its open: the pages are shared by everybody.
 	Read func(ctx context.Context) ([]byte, error)
+	// Whole is for a text that changes: a handle then reads it past the page
+	// cache, as one whole, see reading. Otherwise a reader in the moment of a
+	// change may be given the size of one text and the bytes of the next.
+	Whole bool
 	// Version, when not nil, returns a comparable value that differs whenever
 	// the text may: a handle then keeps what it has read for as long as it is
 	// the same, so that a large text is not made anew for every page.
 	Version func() any
-	// Opened, when not nil, is told of each open for reading: what is read then
-	// may come from the kernel's pages.
-	Opened func(ctx context.Context)
+	// Served, when not nil, is told which text a handle of a Whole file begins
+	// to read, in the context of the read.
+	Served func(ctx context.Context, text []byte)
 	// Writer begins the writing of one handle. Nil, or an error, refuses an
 	// open for writing.
 	Writer func(ctx context.Context) (Writer, error)
@@ -70,6 +74,7 @@ type handle struct {
 	opened  Stat       // of a handle for writing, at its open
 	memo    []byte
 	version any
+	reading reading // of a Whole file
 }
 
 // Open begins a handle. A handle for writing bypasses the page cache: the
@@ -77,12 +82,12 @@ type handle struct {
 // notified of the file from within the write.
 func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	h := &handle{f: f, appending: flags&syscall.O_APPEND != 0}
-	if f.Opened != nil && flags&syscall.O_ACCMODE != syscall.O_WRONLY {
-		f.Opened(ctx)
-	}
 	if flags&syscall.O_ACCMODE == syscall.O_RDONLY {
 		if _, err := f.Stat(ctx); err != nil {
 			return nil, 0, f.Env.Hush(err)
+		}
+		if f.Whole {
+			return h, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 		}
 		if f.Policy.Keep {
 			return h, fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH, 0
@@ -217,12 +222,18 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 			return fuse.ReadResultData(dest[:n]), 0
 		}
 	}
+	if h.f.Whole {
+		r, err := h.readWhole(ctx, dest, off)
+		if err != nil {
+			return nil, h.f.fail(ctx, "read", "", err)
+		}
+		return r, 0
+	}
 	b, err := h.text(ctx)
 	if err != nil {
 		return nil, h.f.fail(ctx, "read", "", err)
 	}
-	off = min(off, int64(len(b)))
-	return fuse.ReadResultData(b[off:min(off+int64(len(dest)), int64(len(b)))]), 0
+	return piece(b, dest, off), 0
 }
 
 // Write gives the data to the writer.
@@ -262,6 +273,7 @@ func (h *handle) Release(ctx context.Context) syscall.Errno {
 	if h.w != nil {
 		h.w.Release(context.WithoutCancel(ctx))
 	}
+	h.endReading(ctx)
 	return 0
 }
 
