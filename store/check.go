@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,9 @@ func (c *checker) registry(places []layout.Place) {
 	if err != nil {
 		c.add("index_unreadable", Fault, "", path, "%v", err)
 		return
+	}
+	if state == registry.Missing && !slices.ContainsFunc(places, func(p layout.Place) bool { return !p.Deleted }) {
+		return // a new store, which has nothing to register
 	}
 	if state != registry.Loaded {
 		c.add("index_"+strings.ReplaceAll(state.String(), " ", "_"), Warning, "", path, "the registry is %s; it can be rebuilt", state)
@@ -291,6 +295,14 @@ func (c *checker) meta(p layout.Place, sn *Snapshot) {
 	}
 	if c.s.layout.LaterIntent(p.Dir) {
 		c.add("unfinished_change", Fault, p.ID, filepath.Join(p.Dir, ".git"), "a newer OpenProgram left an unfinished change here")
+	}
+	switch d := sn.pending; {
+	case d == nil:
+	case d.err != nil:
+		c.add("unfinished_change", Fault, p.ID, deleteIntentPath(p.Dir), "%v", d.err)
+	default:
+		c.add("half_delete_nodes", Warning, p.ID, deleteIntentPath(p.Dir),
+			"the deletion of %d messages was cut off; the next change of the session finishes it", len(d.intent.files))
 	}
 }
 
