@@ -55,9 +55,8 @@ if ! command -v cc >/dev/null; then
 fi
 
 # A program built with the race detector sleeps a second before it exits, and
-# the scripts start some thousand of them. A tenth is left, in which a mount
-# notices what the program wrote into the store.
-export GORACE="${GORACE:-atexit_sleep_ms=100}"
+# the scripts start some thousand of them.
+export GORACE="${GORACE:-atexit_sleep_ms=0}"
 
 # Everything that the tests leave would lie here.
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/sessionfs-all-XXXXXX")

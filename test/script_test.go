@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -27,6 +28,8 @@ const stepLimit = "60"
 //
 //	status N COMMAND…   run a command, which must end with exit status N
 //	sh SCRIPT           run sh -c SCRIPT
+//	waitfor SCRIPT      run sh -c SCRIPT until it succeeds: a mount shows what
+//	                    another process wrote within a tenth of a second
 //	mount ARG…          sessionfs mount --background ARG…, undone at the end
 //	fixture NAME DIR    extract a golden store
 //
@@ -51,7 +54,8 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"status":  cmdStatus,
 			"sh":      cmdSh,
-			"mount":   cmdMount,
+			"waitfor": cmdWaitfor,
+			"mount":   func(ts *testscript.TestScript, neg bool, args []string) { cmdMount(t, ts, neg, args) },
 			"fixture": func(ts *testscript.TestScript, neg bool, args []string) { cmdFixture(t, ts, neg, args) },
 		},
 	})
@@ -121,7 +125,25 @@ func cmdSh(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func cmdMount(ts *testscript.TestScript, neg bool, args []string) {
+// patience is how long waitfor tries.
+const patience = 15 * time.Second
+
+func cmdWaitfor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitfor SCRIPT")
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := limited(ts, "sh", "-c", args[0])
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("it never succeeds: %v", err)
+		}
+	}
+}
+
+func cmdMount(t *testing.T, ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: mount ARG... MOUNTPOINT")
 	}
@@ -130,6 +152,7 @@ func cmdMount(ts *testscript.TestScript, neg bool, args []string) {
 	state := "XDG_STATE_HOME=" + ts.Getenv("XDG_STATE_HOME")
 	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "sessionfs")
 	ts.Defer(func() {
+		defer reportRaces(t, ts.Getenv("XDG_STATE_HOME"))
 		for harness.Mounts(point) > 0 {
 			umount := exec.Command(binary, "umount", point) // waits for the server's end
 			umount.Env = append(os.Environ(), state)
@@ -141,6 +164,17 @@ func cmdMount(ts *testscript.TestScript, neg bool, args []string) {
 	args = append(append([]string{"sessionfs", "mount", "--background"}, args[:len(args)-1]...), point)
 	if err := limited(ts, args...); err != nil {
 		ts.Fatalf("mount: %v", err)
+	}
+}
+
+// reportRaces fails the test when the race detector has spoken in the log of a
+// background mount.
+func reportRaces(t *testing.T, state string) {
+	logs, _ := filepath.Glob(filepath.Join(state, "sessionfs", "log", "*"))
+	for _, name := range logs {
+		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "DATA RACE") {
+			t.Errorf("%s:\n%s", name, text)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (a *app) deleteBranch(ctx context.Context, st *store.Store, id, ref string,
 			Head    string   `json:"head"`
 		}{id, append([]string{}, out.Nodes...), out.Head})
 	}
-	_, err = fmt.Fprintf(a.stdout, "%d nodes deleted\n", len(out.Nodes))
+	_, err = fmt.Fprintf(a.stdout, "%s deleted\n", count(len(out.Nodes), "node"))
 	return err
 }
 

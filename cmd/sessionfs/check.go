@@ -110,7 +110,7 @@ func (a *app) writeFindings(w io.Writer, out store.Repaired, repair, asJSON bool
 	if asJSON {
 		return nil
 	}
-	summary := fmt.Sprintf("%d findings", len(out.Left))
+	summary := count(len(out.Left), "finding")
 	if repair {
 		summary = fmt.Sprintf("%d mended, %d left", len(out.Mended), len(out.Left))
 	}

@@ -30,7 +30,7 @@ process left running, and print how many rows there are.`,
 				if asJSON {
 					return printJSON(a.stdout, out)
 				}
-				_, err = fmt.Fprintf(a.stdout, "%d sessions, %d changed, %d removed\n", out.Sessions, out.Changed, out.Removed)
+				_, err = fmt.Fprintf(a.stdout, "%s, %d changed, %d removed\n", count(out.Sessions, "session"), out.Changed, out.Removed)
 				return err
 			})
 		},
@@ -185,7 +185,7 @@ func (a *app) compact(ctx context.Context, st *store.Store, ids []string, asJSON
 	}
 	bar.end()
 	if !asJSON {
-		if _, err := fmt.Fprintf(a.stdout, "%d sessions, %d objects packed\n", len(ids)-len(failed), total); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%s, %s packed\n", count(len(ids)-len(failed), "session"), count(total, "object")); err != nil {
 			failed = append(failed, err)
 		}
 	}

@@ -54,6 +54,14 @@ func clip(s string, n int) string {
 	return string(runes[:n-1]) + "…"
 }
 
+// count is a number with its noun: "1 finding", "2 findings".
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
+
 // clock shows seconds since the epoch as local time, "-" when unknown.
 func clock(seconds float64) string {
 	if seconds <= 0 || math.IsNaN(seconds) || seconds > 253402300799 { // 9999-12-31

@@ -146,11 +146,11 @@ func (a *app) writeStatus(s statusJSON) error {
 		fmt.Fprintf(&b, "mounted:   %s (%s)\n", oneLine(m.Mountpoint), state)
 	}
 	if s.Failed > 0 {
-		fmt.Fprintf(&b, "failed:    %d files that were written and could not be applied\n", s.Failed)
+		fmt.Fprintf(&b, "failed:    %s that could not be applied\n", count(s.Failed, "written file"))
 	}
 	health := "good"
 	if n := s.Findings[string(store.Fault)] + s.Findings[string(store.Warning)]; n > 0 {
-		health = a.paint(yellow, fmt.Sprintf("%d findings, 'sessionfs check' shows them", n))
+		health = a.paint(yellow, fmt.Sprintf("%s, 'sessionfs check' shows them", count(n, "finding")))
 	}
 	fmt.Fprintf(&b, "health:    %s\n", health)
 	_, err := fmt.Fprint(a.stdout, b.String())

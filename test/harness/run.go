@@ -144,7 +144,7 @@ func Environ(state string, more ...string) []string {
 	env = append(env,
 		"HOME="+filepath.Join(state, "home"), "XDG_STATE_HOME="+state, "LC_ALL=C.UTF-8",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-		"GORACE=halt_on_error=0 exitcode=66", envRun+"="+run.base)
+		"GORACE=halt_on_error=0 exitcode=66 atexit_sleep_ms=0", envRun+"="+run.base)
 	return append(env, more...)
 }
 
