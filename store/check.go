@@ -296,6 +296,14 @@ func (c *checker) meta(p layout.Place, sn *Snapshot) {
 	if c.s.layout.LaterIntent(p.Dir) {
 		c.add("unfinished_change", Fault, p.ID, filepath.Join(p.Dir, ".git"), "a newer OpenProgram left an unfinished change here")
 	}
+	switch d := sn.pending; {
+	case d == nil:
+	case d.err != nil:
+		c.add("unfinished_change", Fault, p.ID, deleteIntentPath(p.Dir), "%v", d.err)
+	default:
+		c.add("half_delete_nodes", Warning, p.ID, deleteIntentPath(p.Dir),
+			"the deletion of %d messages was cut off; the next change of the session finishes it", len(d.intent.files))
+	}
 }
 
 // openable checks what a session needs to be opened.

@@ -48,13 +48,30 @@ func (s *Store) CommitTurn(ctx context.Context, id, message string) (c Commit, o
 
 // commit commits what changed in the session's repository.
 func (t *tx) commit(ctx context.Context, message string) (Commit, bool, error) {
+	return t.commitBy(ctx, message, (*gitrepo.Repo).CommitAll)
+}
+
+// commitBeforeDelete makes the commit that keeps nodes which are about to be
+// deleted on purpose, and says which they are. It is made also when nothing
+// changed: without it the commit before would look like one of nodes that were
+// lost since (reference 6.12 is the peer's form of the subject).
+func (t *tx) commitBeforeDelete(ctx context.Context, node string, ids []string) (Commit, error) {
+	text := beforeDelete + t.sn.branchLabel(node) + "\n\n" + deletedList(ids)
+	c, _, err := t.commitBy(ctx, text, func(r *gitrepo.Repo, ctx context.Context, text string) (gitrepo.Commit, bool, error) {
+		c, err := r.CommitAlways(ctx, text)
+		return c, true, err
+	})
+	return c, err
+}
+
+func (t *tx) commitBy(ctx context.Context, message string, how func(*gitrepo.Repo, context.Context, string) (gitrepo.Commit, bool, error)) (Commit, bool, error) {
 	t.s.clean(t.se.id)
 	r, err := t.repo()
 	if err != nil {
 		return Commit{}, false, err
 	}
 	began := time.Now()
-	c, changed, err := r.CommitAll(ctx, message)
+	c, changed, err := how(r, ctx, message)
 	t.s.timed(CommitTime, began)
 	if err != nil {
 		t.s.Dirty(t.se.id)

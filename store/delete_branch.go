@@ -3,9 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"path/filepath"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
@@ -21,10 +18,13 @@ type DeletedBranch struct {
 
 // DeleteBranch deletes a branch: the nodes on the way to its tip that no other
 // tip reaches, what hangs on them alone, and the calls they made, after a
-// commit "before delete: <name>" that keeps them in Git. The names of the
-// nodes go with them. If the head was among them it moves to a surviving tip,
-// the newest, or where there is none to the fork point. RunActive, NotFound,
-// Corrupt when a node of the session cannot be read, Invalid when every node of the branch is on the way to another tip.
+// commit "before delete: <name>" that keeps them in Git and lists them. The
+// names of the nodes go with them. If the head was among them it moves to a
+// surviving tip, the newest, or where there is none to the fork point. All of
+// it happens or nothing, a crash included (docs/store-format.md). After an
+// error of the disk it may happen at the next change. RunActive, NotFound,
+// Corrupt when a node of the session cannot be read, Invalid when every node of
+// the branch is on the way to another tip.
 func (s *Store) DeleteBranch(ctx context.Context, id string, ref Ref) (DeletedBranch, error) {
 	return s.deleteNodes(ctx, "delete branch", id, ref, func(t *tx, tip string) ([]string, error) {
 		if len(t.sn.bad) > 0 {
@@ -63,10 +63,11 @@ func (s *Store) deleteNodes(ctx context.Context, op, id string, ref Ref, pick fu
 		if out.Nodes, err = pick(t, node); err != nil {
 			return err
 		}
-		if _, _, err := t.commit(ctx, beforeDelete+t.sn.branchLabel(node)); err != nil {
+		kept, err := t.commitBeforeDelete(ctx, node, out.Nodes)
+		if err != nil {
 			return err
 		}
-		if err := t.deleteNodes(out.Nodes); err != nil {
+		if err := t.deleteNodes(out.Nodes, kept.Hash); err != nil {
 			return err
 		}
 		out.Head = t.sn.Head
@@ -131,24 +132,66 @@ func (sn *Snapshot) onlyReachedBy(tip string) []string {
 	return order
 }
 
-// deleteNodes removes nodes. meta.json comes first, with the head moved away
-// and the names dropped: a crash in between leaves nodes that are merely tips
-// again. Then the files go, followers before what they follow, so that no
-// chain is ever cut in the middle.
-func (t *tx) deleteNodes(ids []string) error {
+// deleteNodes removes nodes: the intent first, which decides it and from which a
+// deletion that is cut off is finished; then meta.json, with the head moved
+// away and the names dropped; then the files. Commit is the one that keeps them.
+func (t *tx) deleteNodes(ids []string, commit string) error {
 	doomed := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		doomed[id] = true
+	}
+	in, err := t.newDeleteIntent(doomed, commit)
+	if err != nil {
+		return err
 	}
 	m := t.editMeta()
 	dropBranchEntries(m, doomed)
 	if doomed[t.sn.Head] {
 		assignHead(m, t.sn.survivor(t.sn.Head, doomed))
 	}
-	if err := t.writeMeta(m); err != nil {
+	if err := t.writeDeleteIntent(in); err != nil {
 		return err
 	}
-	return t.unlinkNodes(doomed)
+	if err := t.showDeleted(m, doomed); err != nil {
+		return err
+	}
+	names := make([]string, len(in.files))
+	for i, f := range in.files {
+		names[i] = f.name
+	}
+	if err := t.unlink(names); err != nil {
+		t.reread() // the intent stays: the next change does the rest
+		return err
+	}
+	t.dropDeleteIntent()
+	t.become(t.sn.next()) // the directory has another time now
+	return nil
+}
+
+// showDeleted writes meta.json and makes the state without the nodes current,
+// in one step. When it fails with meta.json as it was, nothing has been deleted
+// and nothing will be.
+func (t *tx) showDeleted(m *jsonedit.Object, doomed map[string]bool) error {
+	before := string(t.sn.meta.raw)
+	next := t.sn.next()
+	next.Index = t.sn.Index.Without(doomed)
+	next.entries = make([]Entry, 0, len(t.sn.entries))
+	for i, e := range t.sn.entries {
+		if !doomed[t.sn.Index.At(i).ID] {
+			next.entries = append(next.entries, e)
+		}
+	}
+	if string(m.Bytes()) == before {
+		t.become(next)
+		return nil
+	}
+	t.ahead = next
+	err := t.writeMeta(m)
+	if p := t.sn.pending; err != nil && p != nil && string(p.meta) == before {
+		t.dropDeleteIntent()
+		t.reread()
+	}
+	return err
 }
 
 // dropBranchEntries removes the branch entries of nodes.
@@ -177,34 +220,4 @@ func (sn *Snapshot) survivor(head string, doomed map[string]bool) string {
 		}
 	}
 	return ""
-}
-
-// unlinkNodes removes the files of nodes, each by its exact name.
-func (t *tx) unlinkNodes(doomed map[string]bool) error {
-	dir := filepath.Join(t.place.Dir, historyDir)
-	next := t.sn.next()
-	next.Index = t.sn.Index.Without(doomed)
-	next.entries = make([]Entry, 0, len(t.sn.entries))
-	for i := len(t.sn.entries) - 1; i >= 0; i-- { // the newest first
-		if !doomed[t.sn.Index.At(i).ID] {
-			continue
-		}
-		name := t.sn.entries[i].File
-		err := t.s.fs.Remove(filepath.Join(dir, name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.reread()
-			return t.diskFail(name, fmt.Errorf("remove node: %w", err))
-		}
-	}
-	if err := t.s.fs.SyncDir(dir); err != nil {
-		t.reread()
-		return t.diskFail(historyDir, err)
-	}
-	for i, e := range t.sn.entries {
-		if !doomed[t.sn.Index.At(i).ID] {
-			next.entries = append(next.entries, e)
-		}
-	}
-	t.become(next)
-	return nil
 }

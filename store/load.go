@@ -83,6 +83,7 @@ func (s *Store) build(id string, place layout.Place, m meta, fp fingerprint, old
 		sn.Index = dag.NewIndex(nil)
 	} else {
 		s.readHistory(sn, old)
+		s.hideDoomed(sn, place)
 	}
 	sn.restored, sn.unreachable = s.restored(id), place.Unreachable
 	sn.diagnose()

@@ -108,7 +108,7 @@ func (t *tx) open(ctx context.Context) (err error) {
 		return err
 	}
 	t.replayRewind(ctx)
-	return nil
+	return t.finishDelete(ctx)
 }
 
 var errLaterIntent = errors.New("a newer OpenProgram left an unfinished change here")

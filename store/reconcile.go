@@ -22,8 +22,8 @@ const recentChange = 10 * time.Minute
 
 // reconcile makes every session that is still "running" "interrupted", in
 // meta.json and in the registry (reference 8.3; the requirement texts over the
-// peer's "idle"), and "cancelling" "cancelled". The nodes are another pass's
-// business.
+// peer's "idle"), and "cancelling" "cancelled". The replies are another pass's
+// business (attend), except for those of a run of ours that is known to be dead.
 func (s *Store) reconcile(ctx context.Context) {
 	rows, err := s.list.scan(ctx)
 	if err != nil {
@@ -87,24 +87,46 @@ func (s *Store) reconcileOne(ctx context.Context, id string) error {
 }
 
 // endDead ends what a run that is no more has left: its status, and its name in
-// the lease. A run that waits for the user has only its lease to say that it
-// is dead; without one it waits on (reference 8.3 ends what was running).
+// the lease. A lease that names a run and that nobody holds is the kernel's own
+// word: then the run's replies end in the same pass, before the lease forgets
+// it. A run that waits for the user has only its lease to say that it is dead;
+// without one it waits on (reference 8.3 ends what was running).
 func (t *tx) endDead(status string) error {
 	to, path := ended(status), t.s.layout.RunLockPath(t.se.id)
-	if to == "" {
-		if held, err := filelock.Held(path); err != nil || held || !leaseTaken(t.s.fs, path) {
-			return nil // not known to be dead
-		}
-		if status == statusNeedsInput {
-			to = statusInterrupted
+	held, err := filelock.Held(path)
+	dead := err == nil && !held && leaseTaken(t.s.fs, path)
+	if to == "" && !dead {
+		return nil // not known to be dead
+	}
+	if status == statusNeedsInput {
+		to = statusInterrupted
+	}
+	if dead {
+		if _, err := t.sweepNodes(); err != nil {
+			return err
 		}
 	}
 	if to != "" {
 		if err := t.setStatus(to); err != nil {
 			return err
 		}
+		t.s.noteEnded(t.se.id)
 	}
 	return clearLease(t.s.fs, path)
+}
+
+// noteEnded remembers that this store has ended a session's run: that it
+// changed just now is no sign of life.
+func (s *Store) noteEnded(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endedRuns[id] = true
+}
+
+func (s *Store) hasEnded(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.endedRuns[id]
 }
 
 // mayBeAlive reports whether somebody may be at work in a session whose
@@ -117,7 +139,7 @@ func (t *tx) mayBeAlive() bool {
 	if leaseTaken(t.s.fs, path) {
 		return t.sn.workerAlive() // one of ours, and its process is gone
 	}
-	return t.sn.workerAlive() || t.s.now().Sub(t.sn.fp.mtime()) < recentChange
+	return t.sn.workerAlive() || !t.s.hasEnded(t.se.id) && t.s.now().Sub(t.sn.fp.mtime()) < recentChange
 }
 
 // The texts that the peer leaves in a node whose worker died (reference 8.4).
@@ -132,6 +154,7 @@ const (
 // that owns the runs. With ReconcileAuto a session at which somebody may be at
 // work is left alone. It returns how many nodes it changed.
 func (s *Store) SweepNodes(ctx context.Context, id string) (int, error) {
+	s.session(id).looked.Store(true)
 	sn, err := s.Load(ctx, id)
 	if err != nil || sn.unread == nil && !sn.hasUnended() {
 		return 0, err
@@ -141,18 +164,66 @@ func (s *Store) SweepNodes(ctx context.Context, id string) (int, error) {
 		if s.opt.Reconcile == ReconcileAuto && t.mayBeAlive() {
 			return nil
 		}
-		for n := range t.sn.Index.All() {
-			if ended(n.Status) == "" {
-				continue
-			}
-			if err := t.sweepNode(n); err != nil {
-				return err
-			}
-			fixed++
-		}
-		return nil
+		fixed, err = t.sweepNodes()
+		return err
 	})
 	return fixed, err
+}
+
+// sweepNodes ends all nodes that are in the middle of their turn, each by
+// itself, and returns how many.
+func (t *tx) sweepNodes() (fixed int, err error) {
+	for n := range t.sn.Index.All() {
+		if ended(n.Status) == "" {
+			continue
+		}
+		if err := t.sweepNode(n); err != nil {
+			return fixed, err
+		}
+		fixed++
+	}
+	return fixed, nil
+}
+
+// toLookAt reports whether a session waits for attend's first look.
+func (s *Store) toLookAt(se *session) bool {
+	return s.opt.Reconcile != ReconcileNever && !s.opt.ReadOnly && !se.looked.Load()
+}
+
+// attend does what a dead process left undone in a session, when it is loaded:
+// a deletion that was cut off is finished, and at a store's first look, if it
+// reconciles, replies that a dead worker left are ended (reference 8.4). Open
+// does neither: it reads no history. What cannot be done now, because somebody
+// is at work, is left; the snapshot that is returned is right in any case.
+func (s *Store) attend(ctx context.Context, se *session, sn *Snapshot) *Snapshot {
+	if s.opt.ReadOnly || !sn.Openable || sn.Legacy {
+		return sn
+	}
+	if sn.pending != nil && sn.pending.err == nil {
+		s.tolerate("finish deletion", sn.ID, s.finishDeleteNodes(ctx, sn.ID, readWait))
+	}
+	if s.toLookAt(se) && se.looked.CompareAndSwap(false, true) && sn.hasUnended() {
+		s.tolerate("sweep nodes", sn.ID, s.change(ctx, "sweep nodes", sn.ID, readWait, func(t *tx) error {
+			if t.runActive() || t.sn.workerAlive() || s.opt.Reconcile == ReconcileAuto && t.mayBeAlive() {
+				return nil
+			}
+			_, err := t.sweepNodes()
+			return err
+		}))
+	}
+	if now := se.cur.Load(); now != nil {
+		return now
+	}
+	return sn
+}
+
+// tolerate logs why something that can wait was not done.
+func (s *Store) tolerate(what, id string, err error) {
+	switch CodeOf(err) {
+	case "", Locked, RunActive:
+		return
+	}
+	s.log.Warn(what, "session", id, "err", err)
 }
 
 // hasUnended reports whether a node is still in the middle of its turn.

@@ -159,6 +159,8 @@ func (r *repairer) mend(ctx context.Context, f Finding) error {
 		return r.locked(ctx, f.Session, func(p layout.Place) error { return r.dropGitLock(p, path) })
 	case "dead_lease", "running_without_run":
 		return r.s.reconcileOne(ctx, f.Session)
+	case "half_delete_nodes":
+		return r.s.finishDeleteNodes(ctx, f.Session, 0)
 	case "node_without_run":
 		_, err := r.s.SweepNodes(ctx, f.Session)
 		return err

@@ -205,7 +205,7 @@ func (sn *Snapshot) lost() map[string]bool {
 func (r *repairer) restoreNodes(ctx context.Context, p layout.Place, repo *gitrepo.Repo, past map[string]*goneNode, sn *Snapshot) (n int, err error) {
 	for id := range sn.lost() {
 		g := past[id]
-		if g == nil || g.deleted && !g.hasFollower(ctx, repo, sn, id) {
+		if g == nil || !g.lost(ctx, repo, sn, id) {
 			continue
 		}
 		path := filepath.Join(p.Dir, historyDir, g.file)

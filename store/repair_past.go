@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sessionfs/sessionfs/store/gitrepo"
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 	"github.com/sessionfs/sessionfs/store/nodefile"
 )
 
@@ -15,7 +16,54 @@ import (
 // and not in the next was deleted, and was not lost.
 const beforeDelete = "before delete: "
 
-func precedesDeletion(c gitrepo.Commit) bool { return strings.HasPrefix(c.Message, beforeDelete) }
+// deletedPrefix begins a line of such a commit of ours that names a node, as a
+// JSON string: a label or an id may hold anything.
+const deletedPrefix = "node "
+
+// deletedList is the list of deleted nodes in a commit's message.
+func deletedList(ids []string) string {
+	var b strings.Builder
+	for _, id := range ids {
+		b.WriteString(deletedPrefix)
+		b.Write(jsonedit.EncodeString(id))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// deletion is what a commit says of what follows it.
+type deletion struct {
+	follows bool            // something was deleted on purpose
+	ids     map[string]bool // which nodes; nil when the commit does not say
+}
+
+// deletionAfter reads a commit's message.
+func deletionAfter(repo *gitrepo.Repo, c gitrepo.Commit) deletion {
+	if !strings.HasPrefix(c.Message, beforeDelete) {
+		return deletion{}
+	}
+	d := deletion{follows: true}
+	text, err := repo.Message(c.Hash)
+	if err != nil {
+		return d
+	}
+	for line := range strings.Lines(text) {
+		raw, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), deletedPrefix)
+		if !ok {
+			continue
+		}
+		if id, ok := jsonedit.String([]byte(raw)); ok {
+			if d.ids == nil {
+				d.ids = map[string]bool{}
+			}
+			d.ids[id] = true
+		}
+	}
+	return d
+}
+
+// took reports whether a node that the commit has was deleted on purpose.
+func (d deletion) took(id string) bool { return d.follows && (d.ids == nil || d.ids[id]) }
 
 // commitsBack lists a repository's commits, the newest first. Where the older
 // ones cannot be read, the newest alone is better than none.
@@ -37,6 +85,7 @@ func lastSound(ctx context.Context, repo *gitrepo.Repo, file string) ([]byte, er
 		return nil, err
 	}
 	seen, gone := "", false
+	_, _, id, isNode := nodefile.ParseName(path.Base(file))
 	for _, c := range log {
 		e, err := repo.Stat(ctx, c.Hash, file)
 		switch {
@@ -45,7 +94,7 @@ func lastSound(ctx context.Context, repo *gitrepo.Repo, file string) ([]byte, er
 		case err != nil: // not there, or an object is damaged: an older one may be whole
 			gone = gone || errors.Is(err, gitrepo.ErrNotFound)
 			continue
-		case gone && precedesDeletion(c) && file != metaFile:
+		case gone && isNode && deletionAfter(repo, c).took(id):
 			return nil, nil
 		}
 		gone = false
@@ -65,8 +114,9 @@ type goneNode struct {
 	file   string
 	commit string   // the newest that has it
 	blobs  []string // what it held, the newest first
-	// deleted is set when what followed that commit was a deletion.
-	deleted bool
+	// deleted is set when what followed that commit was a deletion, certain when
+	// that commit lists the node.
+	deleted, certain bool
 }
 
 // goneNodes finds, by id, the nodes that the session's commits have and a
@@ -91,9 +141,10 @@ func goneNodes(ctx context.Context, repo *gitrepo.Repo, sn *Snapshot) (map[strin
 		if err != nil {
 			continue // damaged: an older one may be whole
 		}
+		after := deletionAfter(repo, c)
 		for _, f := range files {
 			if _, _, id, ok := nodefile.ParseName(f.Name); ok && f.FileMode().IsRegular() {
-				noteGone(out, sn, id, f, c)
+				noteGone(out, sn, id, f, c, after)
 			}
 		}
 	}
@@ -101,18 +152,24 @@ func goneNodes(ctx context.Context, repo *gitrepo.Repo, sn *Snapshot) (map[strin
 }
 
 // noteGone notes that a commit has a node, if the snapshot has it not.
-func noteGone(out map[string]*goneNode, sn *Snapshot, id string, f gitrepo.Entry, c gitrepo.Commit) {
+func noteGone(out map[string]*goneNode, sn *Snapshot, id string, f gitrepo.Entry, c gitrepo.Commit, after deletion) {
 	if _, ok := sn.Index.Get(id); ok {
 		return
 	}
 	g := out[id]
 	if g == nil {
-		g = &goneNode{file: f.Name, commit: c.Hash, deleted: precedesDeletion(c)}
+		g = &goneNode{file: f.Name, commit: c.Hash, deleted: after.took(id), certain: after.ids != nil}
 		out[id] = g
 	}
 	if n := len(g.blobs); f.Name == g.file && (n == 0 || g.blobs[n-1] != f.Hash) {
 		g.blobs = append(g.blobs, f.Hash)
 	}
+}
+
+// lost reports whether the node went by accident: it was not deleted, or the
+// commit before does not say what was and this one has a follower.
+func (g *goneNode) lost(ctx context.Context, repo *gitrepo.Repo, sn *Snapshot, id string) bool {
+	return !g.deleted || !g.certain && g.hasFollower(ctx, repo, sn, id)
 }
 
 // hasFollower reports whether a node that followed this one before the deletion

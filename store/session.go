@@ -26,6 +26,8 @@ type session struct {
 	repoDir string        // guarded by lock
 	// replayed: what a crash left of a rewind has been ended. Guarded by lock.
 	replayed bool
+	// looked: the replies of dead workers have been looked for.
+	looked atomic.Bool
 
 	pins  int         // guarded by Store.mu
 	dirty bool        // guarded by Store.mu: something waits for a commit
@@ -99,7 +101,7 @@ func (s *Store) Load(ctx context.Context, id string) (*Snapshot, error) {
 		return nil, err
 	}
 	se := s.session(id)
-	if sn := se.cur.Load(); sn != nil && s.fresh(sn, place) {
+	if sn := se.cur.Load(); sn != nil && s.fresh(sn, place) && !s.toLookAt(se) {
 		return sn, nil
 	}
 	se = s.pin(id) // evicted from the cache meanwhile, it would not be the one
@@ -110,7 +112,7 @@ func (s *Store) Load(ctx context.Context, id string) (*Snapshot, error) {
 	sn, change := s.refreshLocked(ctx, se, place, false)
 	se.release()
 	s.publish(ctx, change)
-	return sn, nil
+	return s.attend(ctx, se, sn), nil
 }
 
 // fresh reports whether a snapshot still shows what is on disk.

@@ -53,6 +53,10 @@ type Snapshot struct {
 	// based on it: what it lacks might have decided it.
 	unread error
 
+	// pending is a deletion that was cut off, nil for none. What it is about to
+	// remove is not in the snapshot.
+	pending *pendingDelete
+
 	restored    int   // history files restored from Git at Open
 	unreachable bool  // the recorded place is not there
 	maxSeq      int64 // the highest seq in a node or a file name, -1 when none

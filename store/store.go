@@ -55,6 +55,7 @@ type Store struct {
 	pinned        map[string]*session          // sessions in use
 	restoredFiles map[string]int               // history files restored at Open, by session
 	runs          map[string]*Run              // runs that this process began
+	endedRuns     map[string]bool              // sessions whose dead run this store has ended
 	closed        bool
 	maintaining   map[string]bool // repositories that are being packed, by directory
 
@@ -97,7 +98,7 @@ func newStore(opt Options) (*Store, error) {
 	}
 	s := &Store{
 		opt: opt, root: root, fs: opt.FS, log: opt.Log, now: opt.Clock, lockTimeout: opt.LockTimeout,
-		pinned: map[string]*session{}, restoredFiles: map[string]int{}, runs: map[string]*Run{},
+		pinned: map[string]*session{}, restoredFiles: map[string]int{}, runs: map[string]*Run{}, endedRuns: map[string]bool{},
 		maintaining: map[string]bool{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -25,11 +25,22 @@ const maxMoved = 5
 // taken, ErrEmptyMessage when the message has no text. See Problems for what
 // could not be stored.
 func (r *Repo) CommitAll(ctx context.Context, message string) (Commit, bool, error) {
+	return r.commitAll(ctx, message, false)
+}
+
+// CommitAlways is CommitAll that makes a commit also when nothing changed, as
+// `git commit --allow-empty` does.
+func (r *Repo) CommitAlways(ctx context.Context, message string) (Commit, error) {
+	c, _, err := r.commitAll(ctx, message, true)
+	return c, err
+}
+
+func (r *Repo) commitAll(ctx context.Context, message string, always bool) (Commit, bool, error) {
 	r.commitMu.Lock()
 	defer r.commitMu.Unlock()
 	defer r.objects.close() // the store keeps many repositories open
 	for range maxMoved {
-		c, changed, err := r.commitOnce(ctx, message)
+		c, changed, err := r.commitOnce(ctx, message, always)
 		if !errors.Is(err, errHeadMoved) {
 			if err != nil {
 				err = fmt.Errorf("commit %s: %w", r.work, err)
@@ -40,7 +51,7 @@ func (r *Repo) CommitAll(ctx context.Context, message string) (Commit, bool, err
 	return Commit{}, false, fmt.Errorf("commit %s: %w: HEAD keeps moving", r.work, ErrLocked)
 }
 
-func (r *Repo) commitOnce(ctx context.Context, message string) (c Commit, changed bool, err error) {
+func (r *Repo) commitOnce(ctx context.Context, message string, always bool) (c Commit, changed bool, err error) {
 	cfg, err := loadConfig(r.fs, r.opt.Env, r.common)
 	if err != nil {
 		return c, false, err
@@ -57,7 +68,7 @@ func (r *Repo) commitOnce(ctx context.Context, message string) (c Commit, change
 	if err != nil {
 		return c, false, err
 	}
-	t := &transaction{ctx: ctx, r: r, cfg: cfg, locks: l, indexLock: lock}
+	t := &transaction{ctx: ctx, r: r, cfg: cfg, locks: l, indexLock: lock, always: always}
 	if t.objects, err = r.newObjectWriter(); err != nil {
 		return c, false, err
 	}
@@ -74,6 +85,7 @@ type transaction struct {
 	indexLock *lockFile
 	objects   *objectWriter
 	tip       tip
+	always    bool // also when nothing changed
 }
 
 func (t *transaction) run(message string) (Commit, bool, error) {
@@ -90,7 +102,7 @@ func (t *transaction) run(message string) (Commit, bool, error) {
 	if err != nil {
 		return Commit{}, false, err
 	}
-	if tree.hash != t.tip.tree() || t.tip.lost {
+	if t.always || tree.hash != t.tip.tree() || t.tip.lost {
 		return t.commit(s, tree, message)
 	}
 	return t.current(), false, t.refreshIndex(s, tree)

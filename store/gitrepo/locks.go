@@ -281,7 +281,7 @@ func (l *gitLocks) link(lf *lockFile) (bool, error) {
 		err = l.r.fs.Link(lf.temp, lf.path)
 	}
 	switch {
-	case err == nil:
+	case err == nil, l.linked(lf):
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil // git removed the directory again: it was empty
@@ -291,6 +291,17 @@ func (l *gitLocks) link(lf *lockFile) (bool, error) {
 		return l.createExclusive(lf)
 	}
 	return false, err
+}
+
+// linked reports whether the lock's name leads to the private file: on a
+// network file system a link may be made and be reported as failed.
+func (l *gitLocks) linked(lf *lockFile) bool {
+	ours, err := identity(lf.temp)
+	if err != nil {
+		return false
+	}
+	now, err := identity(lf.path)
+	return err == nil && now == ours
 }
 
 // createExclusive is link for file systems without hard links.
