@@ -12,6 +12,7 @@ import (
 
 func newNewCommand(a *app) *cobra.Command {
 	var n store.NewSession
+	var project string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "new [ID]",
@@ -26,6 +27,12 @@ chosen. The id of a deleted session can never be used again.`,
 			}
 			n.Root = true
 			return a.withStore(cmd, false, func(ctx context.Context, st *store.Store) error {
+				if cmd.Flags().Changed("project") {
+					var err error
+					if n.Project, err = pickProject(st.Projects(), project); err != nil {
+						return err
+					}
+				}
 				if err := st.CreateSession(ctx, n); err != nil {
 					return err
 				}
@@ -40,10 +47,11 @@ chosen. The id of a deleted session can never be used again.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&n.Title, "title", "", "title of the session")
-	flags.StringVar(&n.Project, "project", "", "id of the project that it belongs to")
+	flags.StringVar(&project, "project", "", "project that it belongs to: id, name, folder or unique prefix")
 	flags.StringVar(&n.AgentID, "agent", "", "agent that it belongs to (default: main)")
 	flags.StringVar(&n.Source, "source", "", "where it comes from (default: sessionfs)")
 	flags.BoolVar(&asJSON, "json", false, "print the id as one JSON object")
+	_ = cmd.RegisterFlagCompletionFunc("project", a.completeProject) // the flag is there
 	return cmd
 }
 

@@ -58,12 +58,16 @@ func pickSession(rows []store.Row, ref string) (string, error) {
 
 func candidates(rows []store.Row) string {
 	var parts []string
-	for i, row := range rows {
-		if i == maxCandidates {
-			parts = append(parts, "...")
-			break
-		}
+	for _, row := range rows {
 		parts = append(parts, fmt.Sprintf("%s (%s)", row.ID, oneLine(row.Title)))
+	}
+	return listed(parts)
+}
+
+// listed puts the first candidates into one line.
+func listed(parts []string) string {
+	if len(parts) > maxCandidates {
+		parts = append(parts[:maxCandidates:maxCandidates], "...")
 	}
 	return strings.Join(parts, ", ")
 }
