@@ -21,6 +21,7 @@ type document struct {
 	hint string
 	tg   target
 
+	served []byte // what the handle has read of the file
 	loaded bool
 	kept   string // in failed/, of a text that may still become whole
 }
@@ -52,7 +53,10 @@ func (d *document) load() error {
 	if d.loaded {
 		return nil
 	}
-	raw, err := d.tg.shown(context.Background())
+	raw, err := d.served, error(nil)
+	if raw == nil {
+		raw, err = d.tg.shown(context.Background())
+	}
 	if err != nil {
 		return err
 	}
@@ -61,6 +65,18 @@ func (d *document) load() error {
 	}
 	d.loaded = true
 	return nil
+}
+
+// Served takes over what the handle has read: what it writes in the middle of
+// it is meant for that text.
+func (d *document) Served(text []byte) {
+	if d.loaded {
+		return
+	}
+	d.served = text
+	if tg, ok := d.tg.(interface{ served(text []byte) }); ok {
+		tg.served(text)
+	}
 }
 
 // ReadAt reads from what the handle has written.
@@ -197,9 +213,12 @@ func (m *messageText) apply(ctx context.Context, raw []byte) error {
 }
 
 // metaText is the writing side of meta.json, which is merged key by key.
-type metaText struct{ s *session }
+type metaText struct {
+	s    *session
+	base []byte // what the handle has read or saved; nil when it is a rename, or has not
+}
 
-func (m metaText) document() bool { return true }
+func (m *metaText) document() bool { return true }
 
 // shown is the text that a write begins from. Nobody has seen it by that: only
 // what was read counts as known to whoever saves.
@@ -207,16 +226,23 @@ func (m metaText) shown(context.Context) ([]byte, error) {
 	return m.s.v.Load().sn.MetaJSON(), nil
 }
 
-func (m metaText) apply(ctx context.Context, raw []byte) error {
+func (m *metaText) served(text []byte) { m.base = text }
+
+func (m *metaText) apply(ctx context.Context, raw []byte) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
 	}
 	who := processOf(ctx)
-	if err := m.s.t.st.MergeMeta(ctx, m.s.id, m.s.t.seen.of(m.s.id, who), raw); err != nil {
+	seen := m.s.t.seen.of(m.s.id, who)
+	if m.base != nil {
+		seen.Own = [][]byte{m.base}
+	}
+	if err := m.s.t.st.MergeMeta(ctx, m.s.id, seen, raw); err != nil {
 		return err
 	}
 	// The process knows what it has saved. Nobody else does, until it is read.
-	m.s.t.seen.reads(m.s.id, who, raw)
+	m.base = bytes.Clone(raw)
+	m.s.t.seen.note(m.s.id, seenText{who: who, text: m.base, saved: true})
 	return nil
 }
 

@@ -137,6 +137,9 @@ func (t *tree) Swapped(c store.Change) {
 	s := t.sessions[c.ID]
 	t.mu.Unlock()
 	if s != nil && c.New != nil {
+		if c.Old != nil {
+			t.seen.state(c.ID, c.Old.MetaJSON())
+		}
 		s.swap(c.New)
 	}
 }

@@ -11,21 +11,40 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
 )
 
 const (
 	// seenTexts is how many texts of a meta.json are kept that somebody may
 	// have begun to edit.
-	seenTexts = 8
+	seenTexts = 16
 	// seenSessions is of how many sessions they are kept.
 	seenSessions = 1024
 )
 
-// seen keeps the newest texts of meta.json that were served, by session, and
-// which process read or saved which: what is saved is compared with them. A
-// text that was only saved is known to its writer alone: another's save that
-// began before it is a conflict.
-// The zero value is ready.
+// process names a process, so that what it saves can be told from what it, or
+// one like it, has read. A name that is not known is "" and is nobody's.
+type process struct{ self, parent, session string }
+
+// kin tells how near two processes are: 3 for the same, 2 where one started
+// the other or the same one both, as a shell does for jq and mv, 1 for those
+// of one terminal or one job, 0 for strangers.
+func (p process) kin(q process) int {
+	same := func(a, b string) bool { return a != "" && a == b }
+	switch {
+	case same(p.self, q.self):
+		return 3
+	case same(p.parent, q.parent), same(p.self, q.parent), same(p.parent, q.self):
+		return 2
+	case same(p.session, q.session):
+		return 1
+	}
+	return 0
+}
+
+// seen keeps the newest texts of meta.json, by session: which process has read
+// or saved which, and what else the file held. What is saved is compared with
+// them. The zero value is ready.
 type seen struct {
 	mu       sync.Mutex // leaf
 	sessions map[string]*seenOf
@@ -34,14 +53,15 @@ type seen struct {
 
 // seenOf is what was seen of one session's meta.json, oldest first.
 type seenOf struct {
-	texts [][]byte
-	by    []reader
+	texts  []seenText
+	states [][]byte // what the file held, read through the mount or not
 }
 
-// reader is a process and the text that it has.
-type reader struct {
-	who  string
-	text []byte
+// seenText is a text and a process that has it.
+type seenText struct {
+	who   process
+	text  []byte
+	saved bool // by it: nobody else has it, until it is read
 }
 
 // entry returns what is kept of a session. Requires s.mu.
@@ -62,87 +82,111 @@ func (s *seen) entry(id string) *seenOf {
 	return e
 }
 
-// note takes a text over as the newest of its session.
-func (s *seen) note(id string, text []byte) {
+// note takes over that a process has a text, as the newest of its session.
+func (s *seen) note(id string, x seenText) {
+	if x.text == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entry(id)
+	e.texts = append(slices.DeleteFunc(e.texts, func(y seenText) bool {
+		return y.who == x.who && y.saved == x.saved && bytes.Equal(y.text, x.text)
+	}), x)
+	e.texts = e.texts[max(0, len(e.texts)-seenTexts):]
+}
+
+// state takes over what the file held.
+func (s *seen) state(id string, text []byte) {
 	if text == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entry(id)
-	if n := len(e.texts); n > 0 && bytes.Equal(e.texts[n-1], text) {
-		return
-	}
-	list := slices.DeleteFunc(slices.Clone(e.texts), func(b []byte) bool { return bytes.Equal(b, text) })
-	list = append(list, text)
-	e.texts = list[max(0, len(list)-seenTexts):]
+	e.states = append(slices.DeleteFunc(e.states, func(b []byte) bool { return bytes.Equal(b, text) }), text)
+	e.states = e.states[max(0, len(e.states)-seenTexts):]
 }
 
-// reads notes which text a process has; "" is a process that is not known.
-func (s *seen) reads(id, who string, text []byte) {
-	if who == "" || text == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.entry(id)
-	e.by = append(slices.DeleteFunc(e.by, func(r reader) bool { return r.who == who }), reader{who, text})
-	e.by = e.by[max(0, len(e.by)-seenTexts):]
-}
-
-// of returns the texts that a process may have begun from, oldest first: the
-// one that it has read itself, or all.
-func (s *seen) of(id, who string) [][]byte {
+// of returns the texts that a process may have begun from: those of the
+// processes nearest to it, itself first.
+func (s *seen) of(id string, who process) store.MetaSeen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.sessions[id]
 	if e == nil {
-		return nil
+		return store.MetaSeen{}
 	}
-	for _, r := range e.by {
-		if r.who == who {
-			return [][]byte{r.text}
+	out := store.MetaSeen{States: slices.Clone(e.states)}
+	near := 1
+	for _, x := range e.texts {
+		switch kin := who.kin(x.who); {
+		case kin > near:
+			near, out.Own = kin, [][]byte{x.text}
+		case kin == near:
+			out.Own = appendNewest(out.Own, x.text)
+		}
+		if !x.saved {
+			out.Served = appendNewest(out.Served, x.text)
 		}
 	}
-	return e.texts
+	return out
 }
 
-// processOf names the process of a request, by number and start; "" when it
-// cannot be told.
-func processOf(ctx context.Context) string {
+// appendNewest puts a text behind the others, once.
+func appendNewest(list [][]byte, text []byte) [][]byte {
+	return append(slices.DeleteFunc(list, func(b []byte) bool { return bytes.Equal(b, text) }), text)
+}
+
+// processOf names the process of a request.
+func processOf(ctx context.Context) process {
 	c, ok := fuse.FromContext(ctx)
 	if !ok || c.Pid == 0 {
-		return ""
+		return process{}
 	}
 	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(c.Pid), 10) + "/status")
 	if err != nil {
-		return ""
+		return process{}
 	}
 	_, rest, _ := bytes.Cut(status, []byte("\nTgid:"))
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	group := string(bytes.TrimSpace(line))
-	stat, err := os.ReadFile("/proc/" + group + "/stat")
+	self, stat := startOf(string(bytes.TrimSpace(line)))
+	if self == "" {
+		return process{}
+	}
+	p := process{self: self}
+	if parent := string(stat[1]); parent != "1" { // which adopts whoever is left
+		p.parent, _ = startOf(parent)
+	}
+	if session := string(stat[3]); session != "0" {
+		p.session = session
+	}
+	return p
+}
+
+// startOf names a process by number and start, and returns what
+// proc_pid_stat(5) has behind its name, which may hold anything: state, parent,
+// group, session, and as field 20 the start.
+func startOf(pid string) (name string, fields [][]byte) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return ""
+		return "", nil
 	}
-	// Behind the name, which may hold anything, the start is field 20.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	fields = bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return ""
+		return "", nil
 	}
-	return group + "/" + string(fields[19])
+	return pid + "/" + string(fields[19]), fields
 }
 
 // newMeta makes meta.json.
 func (s *session) newMeta(watched bool) *vnode.File {
 	f := s.newText(watched, "meta.json", 0o600, func(v *view) ([]byte, error) { return v.sn.MetaJSON(), nil })
 	f.Policy = policyOf(kindWritable, watched)
-	text := metaText{s}
-	f.Read = text.shown
+	f.Read = metaText{s: s}.shown
 	f.Served = func(ctx context.Context, raw []byte) {
-		s.t.seen.note(s.id, raw)
-		s.t.seen.reads(s.id, processOf(ctx), raw)
+		s.t.seen.note(s.id, seenText{who: processOf(ctx), text: raw})
 	}
-	f.Writer = s.newDocument(s.id+"-meta.json", func(context.Context) (target, error) { return text, nil })
+	f.Writer = s.newDocument(s.id+"-meta.json", func(context.Context) (target, error) { return &metaText{s: s}, nil })
 	return f
 }

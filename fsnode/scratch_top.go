@@ -39,7 +39,7 @@ func (s *session) topTarget(ctx context.Context, name string) (target, error) {
 	switch {
 	case name == "meta.json":
 		if s.v.Load().sn.MetaJSON() != nil {
-			return metaText{s}, nil
+			return &metaText{s: s}, nil
 		}
 	case name == "head_id":
 		return valueText{read: f.headID.Read, set: func(ctx context.Context, text string) error {

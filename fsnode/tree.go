@@ -50,7 +50,7 @@ type Store interface {
 	Retry(ctx context.Context, id string, ref store.Ref) (node string, err error)
 	Edit(ctx context.Context, id string, ref store.Ref, text string) (node string, err error)
 	EditOnBranch(ctx context.Context, id, node, text string) (made string, err error)
-	MergeMeta(ctx context.Context, id string, seen [][]byte, text []byte) error
+	MergeMeta(ctx context.Context, id string, seen store.MetaSeen, text []byte) error
 	Sibling(ctx context.Context, id string, ref store.Ref, which string) (node string, err error)
 	Leaf(ctx context.Context, id string, ref store.Ref) (node string, err error)
 	Checkout(ctx context.Context, id string, ref store.Ref) (node string, err error)

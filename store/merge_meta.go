@@ -10,22 +10,36 @@ import (
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 )
 
+// MetaSeen are the texts of a meta.json that somebody may have begun from who
+// saves one, each list oldest first.
+type MetaSeen struct {
+	// Own are the texts that he has read himself, or one of his.
+	Own [][]byte
+	// Served are the texts that anybody has read. They count where there is
+	// none of his own.
+	Served [][]byte
+	// States are what the file held lately, whether read or not. They count
+	// where no text that was read explains what is saved.
+	States [][]byte
+}
+
 // MergeMeta takes over what somebody changed in the text of a session's
-// meta.json. Seen are the texts that he may have begun from, oldest first: the
-// change is counted from the newest, or from an older one that differs from
-// text in fewer keys, as long as it differs at all: to put back what was there
-// before is a change as well. It is counted from the file as it is when there
-// is none.
+// meta.json. The change is counted from the newest of the texts that he may
+// have begun from, or from an older one that differs from text in fewer keys,
+// as long as it differs at all: to put back what was there before is a change
+// as well. It is counted from the file as it is when there is none.
 // Only keys that differ are written, with one write, and a key that was taken
 // out is taken out; all other bytes stay. The document's layout is no change.
 //
-// Conflict when a key that was changed is not what it was when it was read;
+// Conflict when a key that was changed is not what it was when it was read, or
+// when it cannot be told which of several texts was read and somebody else's
+// change may be undone;
 // Immutable for "id", "created_at", "updated_at" and "head_version", which
 // only the store sets; Invalid for what is not a JSON object or not a value
 // that the key can have; RunActive for "status" while a run is alive. A
 // "head_id" is a reference and moves through the one door. An error leaves
 // meta.json as it was.
-func (s *Store) MergeMeta(ctx context.Context, id string, seen [][]byte, text []byte) error {
+func (s *Store) MergeMeta(ctx context.Context, id string, seen MetaSeen, text []byte) error {
 	err := s.change(ctx, "save meta.json", id, 0, func(t *tx) error { return t.mergeMeta(seen, text) })
 	if err == nil {
 		s.Dirty(id)
@@ -42,14 +56,18 @@ type keyChange struct {
 	beforeKnown bool // before is from a text that was read
 }
 
-func (t *tx) mergeMeta(seen [][]byte, text []byte) error {
+func (t *tx) mergeMeta(seen MetaSeen, text []byte) error {
 	saved, err := jsonedit.ParseObject(text)
 	if err != nil {
 		return t.fail(Invalid, metaFile, err)
 	}
+	changes, err := t.metaChanges(seen, saved)
+	if err != nil {
+		return err
+	}
 	m := t.editMeta()
 	var row []KV
-	for _, c := range t.metaChanges(seen, saved) {
+	for _, c := range changes {
 		now, _ := t.sn.meta.obj.Get(c.key)
 		switch {
 		case sameValue(now, c.next):
@@ -75,22 +93,75 @@ func (t *tx) mergeMeta(seen [][]byte, text []byte) error {
 
 // metaChanges lists what was changed in saved, in the order of its keys, the
 // ones that were taken out last.
-func (t *tx) metaChanges(seen [][]byte, saved *jsonedit.Object) []keyChange {
-	var best []keyChange
-	found := false
-	for _, text := range slices.Backward(seen) {
+func (t *tx) metaChanges(seen MetaSeen, saved *jsonedit.Object) ([]keyChange, error) {
+	if own, ok := nearest(seen.Own, saved); ok {
+		return own.changes, nil
+	}
+	served, ok := nearest(seen.Served, saved)
+	if ok && served.unsure && !t.isSo(served.changes) {
+		return nil, t.fail(Conflict, served.changes[0].key, errors.New("it cannot be told from which text this one was made, and it may undo somebody else's change"))
+	}
+	if ok && t.lawful(served.changes) {
+		return served.changes, nil
+	}
+	if state, found := nearest(seen.States, saved); found && t.lawful(state.changes) {
+		return state.changes, nil
+	}
+	if ok {
+		return served.changes, nil
+	}
+	return diffKeys(t.sn.meta.obj, saved, false), nil
+}
+
+// nearness is what of a text was changed, counted from the one that it was most
+// likely made from.
+type nearness struct {
+	changes []keyChange
+	unsure  bool // an older text explains it as well, by another change
+}
+
+// nearest finds the text that saved was most likely made from.
+func nearest(texts [][]byte, saved *jsonedit.Object) (best nearness, found bool) {
+	for _, text := range slices.Backward(texts) {
 		base, err := jsonedit.ParseObject(text)
 		if err != nil {
 			continue
 		}
-		if c := diffKeys(base, saved, true); !found || len(c) > 0 && len(c) < len(best) {
-			best, found = c, true
+		c := diffKeys(base, saved, true)
+		switch {
+		case !found, len(c) > 0 && len(c) < len(best.changes):
+			best, found = nearness{changes: c}, true
+		case len(c) <= len(best.changes) && !slices.EqualFunc(c, best.changes, sameChange):
+			best.unsure = true
 		}
 	}
-	if !found {
-		return diffKeys(t.sn.meta.obj, saved, false)
-	}
-	return best
+	return best, found
+}
+
+func sameChange(a, b keyChange) bool {
+	return a.key == b.key && sameValue(a.before, b.before) && sameValue(a.next, b.next)
+}
+
+// isSo reports whether the file has the changes already.
+func (t *tx) isSo(changes []keyChange) bool {
+	return !slices.ContainsFunc(changes, func(c keyChange) bool {
+		now, _ := t.sn.meta.obj.Get(c.key)
+		return !sameValue(now, c.next)
+	})
+}
+
+// lawful reports whether changes are such as a user makes, of keys that nobody
+// has changed meanwhile.
+func (t *tx) lawful(changes []keyChange) bool {
+	return !slices.ContainsFunc(changes, func(c keyChange) bool {
+		now, _ := t.sn.meta.obj.Get(c.key)
+		return onlyStore(c.key) || !sameValue(now, c.next) && !sameValue(now, c.before)
+	})
+}
+
+// onlyStore reports whether only the store sets a key.
+func onlyStore(key string) bool {
+	return slices.Contains([]string{"id", "created_at", "updated_at", "head_version"}, key)
 }
 
 func diffKeys(base, saved *jsonedit.Object, known bool) []keyChange {
@@ -121,12 +192,13 @@ func sameValue(a, b []byte) bool {
 
 // mergeKey puts one changed key into m, by the rules of that key.
 func (t *tx) mergeKey(m *jsonedit.Object, c keyChange) error {
-	switch c.key {
-	case "id", "created_at", "updated_at", "head_version":
+	if onlyStore(c.key) {
 		if !c.beforeKnown && (c.key == "updated_at" || c.key == "head_version") {
 			return t.fail(Conflict, c.key, errors.New("the text is older than the file"))
 		}
 		return t.fail(Immutable, c.key, errors.New("only the store sets this key"))
+	}
+	switch c.key {
 	case "head_id":
 		if ref, ok := jsonedit.String(c.next); !ok || ref == "" {
 			return t.fail(Invalid, c.key, errors.New("the value must name a node"))

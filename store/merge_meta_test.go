@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +76,7 @@ func TestMergeMeta(t *testing.T) {
 			for _, text := range c.seen {
 				seen = append(seen, []byte(text))
 			}
-			err = s.MergeMeta(t.Context(), "x", seen, []byte(c.text))
+			err = s.MergeMeta(t.Context(), "x", store.MetaSeen{Own: seen}, []byte(c.text))
 			if got := store.CodeOf(err); got != c.code || (err == nil) != (c.code == "") {
 				t.Errorf("%v, want %q", err, c.code)
 			}
@@ -85,6 +86,63 @@ func TestMergeMeta(t *testing.T) {
 			}
 			got, err := os.ReadFile(path)
 			if err != nil || string(got) != want {
+				t.Errorf("meta.json is\n%s\nwant\n%s\n%v", got, want, err)
+			}
+		})
+	}
+}
+
+// TestMergeMetaOfAStranger: where it is not known what somebody has read who
+// saves, the text that was served and fits best is taken for it; where several
+// fit, what may undo somebody else's change is refused.
+func TestMergeMetaOfAStranger(t *testing.T) {
+	text := func(a, b int, updated int) []byte {
+		return fmt.Appendf(nil, `{"id": "x", "title": "T", "updated_at": %d.0, "a": %d, "b": %d}`, updated, a, b)
+	}
+	for _, c := range []struct {
+		name  string
+		seen  store.MetaSeen
+		saved []byte
+		want  []byte // nil is what was there
+		code  store.Code
+	}{
+		{"one was served", store.MetaSeen{Served: [][]byte{text(1, 1, 2)}}, text(1, 7, 2), text(2, 7, 2), ""},
+		{"the older fits better", store.MetaSeen{Served: [][]byte{text(1, 1, 2), text(2, 1, 2)}}, text(1, 7, 2), text(2, 7, 2), ""},
+		{"the newer fits better", store.MetaSeen{Served: [][]byte{text(1, 1, 2), text(2, 1, 2)}}, text(2, 7, 2), text(2, 7, 2), ""},
+		{"nothing was changed of the older, or something of the newer", store.MetaSeen{Served: [][]byte{text(1, 1, 2), text(2, 1, 2)}}, text(1, 1, 2), nil, store.Conflict},
+		{"set to a third value", store.MetaSeen{Served: [][]byte{text(1, 1, 2), text(2, 1, 2)}}, text(3, 1, 2), nil, store.Conflict},
+		{"set to what it is", store.MetaSeen{Served: [][]byte{text(1, 1, 2), text(3, 1, 2)}}, text(2, 1, 2), nil, ""},
+		{"his own is known", store.MetaSeen{Own: [][]byte{text(2, 1, 2)}, Served: [][]byte{text(1, 1, 2), text(2, 1, 2)}}, text(1, 1, 2), text(1, 1, 2), ""},
+		{"his own is older", store.MetaSeen{Own: [][]byte{text(1, 1, 2)}, Served: [][]byte{text(2, 1, 2)}}, text(3, 1, 2), nil, store.Conflict},
+		{"a state that nobody was served", store.MetaSeen{Served: [][]byte{text(0, 0, 1)}, States: [][]byte{text(0, 0, 1), text(1, 1, 2)}}, text(1, 7, 2), text(2, 7, 2), ""},
+		{"no state fits", store.MetaSeen{Served: [][]byte{text(1, 1, 2)}, States: [][]byte{text(0, 0, 1)}}, text(3, 1, 2), nil, store.Conflict},
+		{"only a state", store.MetaSeen{States: [][]byte{text(1, 1, 2)}}, text(1, 7, 2), text(2, 7, 2), ""},
+		{"an old text that nobody knows", store.MetaSeen{}, text(1, 1, 1), nil, store.Conflict},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "store")
+			s, err := store.Open(t.Context(), store.Options{Root: root, Create: true, GitSync: "off"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.CreateSession(t.Context(), store.NewSession{ID: "x", Root: true}); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(root, "x", "meta.json")
+			disk := text(2, 1, 2)
+			if err := os.WriteFile(path, disk, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err = s.MergeMeta(t.Context(), "x", c.seen, c.saved)
+			if got := store.CodeOf(err); got != c.code || (err == nil) != (c.code == "") {
+				t.Errorf("%v, want %q", err, c.code)
+			}
+			want := c.want
+			if want == nil {
+				want = disk
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
 				t.Errorf("meta.json is\n%s\nwant\n%s\n%v", got, want, err)
 			}
 		})
@@ -120,7 +178,7 @@ func TestMergeMetaMovesTheHead(t *testing.T) {
 		if !strings.Contains(string(raw), from) {
 			t.Fatalf("meta.json has no %s: %s", from, raw)
 		}
-		return s.MergeMeta(ctx, "x", [][]byte{raw}, []byte(strings.Replace(string(raw), from, to, 1)))
+		return s.MergeMeta(ctx, "x", store.MetaSeen{Own: [][]byte{raw}}, []byte(strings.Replace(string(raw), from, to, 1)))
 	}
 	if err := save(second.ID, first.ID[:6]); err != nil {
 		t.Fatal(err)
