@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -80,6 +81,16 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	parses(t, "sessionfs.service", strings.Fields(m[1]))
+	// mkdir fails on a dead mount, which the start itself would replace.
+	if regexp.MustCompile(`(?m)^ExecStartPre=[^-]`).MatchString(text) {
+		t.Error("a failing ExecStartPre keeps a dead mount from being replaced")
+	}
+	// A restart does not mend what the user has to.
+	prevent := regexp.MustCompile(`(?m)^RestartPreventExitStatus=(.*)$`).FindStringSubmatch(text)
+	want := fmt.Sprint(exitUsage, exitNotFound, exitInvalid)
+	if prevent == nil || prevent[1] != want {
+		t.Errorf("RestartPreventExitStatus: %q, want %q", prevent, want)
+	}
 }
 
 // TestOperationsCommands: every command line of docs/operations.md is understood.
