@@ -17,6 +17,7 @@ type Index struct {
 	s     *storage // shared with the views before and after this one
 	nodes []Node   // this view's nodes in stored order, never written again
 
+	epoch  int   // of the storage when the view was made: see start.go
 	maxSeq int64 // largest seq of nodes, -1 when none is positive or zero
 	opened bool  // a node of the view opensChain
 }
@@ -25,7 +26,8 @@ type Index struct {
 // nodes that a view does not have is told by its position: a view looks at
 // positions below its own length only.
 type storage struct {
-	// mu guards every field. Views read under it; Append writes under it.
+	// mu guards every field. Views read under it; Append and what is remembered
+	// of chains write under it.
 	mu sync.RWMutex
 	// nodes is the list of the newest view.
 	nodes []Node
@@ -33,6 +35,9 @@ type storage struct {
 	symbols map[string]int32
 	lasts   []lasts // by symbol
 	links   []link  // by position
+
+	epoch int     // counts the nodes that may have changed where a chain ends
+	ends  []int32 // by position: where the walk from it ends, in this epoch
 }
 
 // lasts has, for one id, the newest position of each list that it heads.
@@ -66,7 +71,7 @@ func NewIndex(nodes []Node) *Index {
 		s.addLocked(n)
 		ix.note(n)
 	}
-	ix.nodes = slices.Clip(s.nodes)
+	ix.nodes, ix.epoch = slices.Clip(s.nodes), s.epoch
 	return ix
 }
 
@@ -94,7 +99,7 @@ func (ix *Index) extend(n Node) (*Index, bool) {
 		return nil, false
 	}
 	s.addLocked(n)
-	next := &Index{s: s, nodes: slices.Clip(s.nodes), maxSeq: ix.maxSeq, opened: ix.opened}
+	next := &Index{s: s, nodes: slices.Clip(s.nodes), epoch: s.epoch, maxSeq: ix.maxSeq, opened: ix.opened}
 	next.note(n)
 	return next, true
 }
@@ -157,7 +162,11 @@ func (s *storage) addLocked(n Node) {
 	// Edges are numbered first: they usually name an older node, whose string
 	// replaces the edge's own copy of it.
 	l := link{pred: s.edgeLocked(&n.Predecessor), caller: s.edgeLocked(&n.Caller)}
-	l.id = s.symbolLocked(n.ID)
+	known := len(s.lasts)
+	if l.id = s.symbolLocked(n.ID); int(l.id) < known {
+		s.epoch++ // it is named already, or repeats an id
+		s.ends = s.ends[:0]
+	}
 	l.oldNode = swap(&s.lasts[l.id].node, pos)
 	l.oldChained, l.oldCalls = none, none
 	if l.pred != none {

@@ -339,7 +339,7 @@ func (sn *Snapshot) diagnose() {
 		add("head", "names a node that is not there: "+sn.Head)
 		return
 	}
-	if _, err := sn.Branch(); err != nil {
-		add("head", err.Error())
+	if err := sn.Index.CheckBranch(sn.Head); err != nil {
+		add("head", sn.brokenBranch(sn.Head, err).Error())
 	}
 }

@@ -94,9 +94,13 @@ func (sn *Snapshot) Branch() ([]dag.Node, error) {
 func (sn *Snapshot) BranchOf(head string) ([]dag.Node, error) {
 	nodes, err := sn.Index.Branch(head)
 	if err != nil {
-		return nil, &Error{Code: Corrupt, Op: "read branch", Session: sn.ID, Ref: head, Err: err}
+		return nil, sn.brokenBranch(head, err)
 	}
 	return nodes, nil
+}
+
+func (sn *Snapshot) brokenBranch(head string, err error) error {
+	return &Error{Code: Corrupt, Op: "read branch", Session: sn.ID, Ref: head, Err: err}
 }
 
 // FileEntry is a history file and the node that it holds.
