@@ -56,7 +56,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, id string) error {
 			return &Error{Code: NotEmpty, Op: t.op, Session: id, Err: fmt.Errorf("the session holds %s", what),
 				Hint: "to delete it for good: sessionfs rm " + id}
 		}
-		return nil
+		return t.unlist(ctx)
 	})
 }
 
@@ -112,16 +112,33 @@ func (t *tx) remove(ctx context.Context, check func(t *tx) error) (err error) {
 		_ = t.se.repo.Close()
 		t.se.repo = nil
 	}
-	s.forgetLocation(ctx, t.place)
-	if _, ok := s.layout.BoundProject(id); ok {
-		s.bind(ctx, id, func() error { return s.layout.Unbind(id) })
-	}
+	s.forget(ctx, t.place)
 	t.se.cur.Store(nil)
 	s.list.remove(id)
 	gone := &Change{ID: id, Old: t.sn, Listing: true, Row: true}
 	s.swapped(*gone)
 	t.changes = append(t.changes, gone)
 	return s.list.flush(ctx)
+}
+
+// unlist removes what tells of a session that held nothing, before its files:
+// no intent is written for one, and a row or a recorded place that a crash
+// leaves would tell of it for ever, while a directory is just found again.
+func (t *tx) unlist(ctx context.Context) error {
+	t.s.list.remove(t.se.id)
+	if err := t.s.list.flush(ctx); err != nil {
+		return err
+	}
+	t.s.forget(ctx, t.place)
+	return nil
+}
+
+// forget drops what is recorded of a session's place.
+func (s *Store) forget(ctx context.Context, p layout.Place) {
+	s.forgetLocation(ctx, p)
+	if _, ok := s.layout.BoundProject(p.ID); ok {
+		s.bind(ctx, p.ID, func() error { return s.layout.Unbind(p.ID) })
+	}
 }
 
 // removeFiles takes a session's directory away: renamed to a hidden name

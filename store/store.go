@@ -196,6 +196,9 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.list.load(ctx); err != nil {
 		return err
 	}
+	if s.opt.Sweep {
+		s.dropGhosts(ctx)
+	}
 	if s.opt.Reconcile != ReconcileNever {
 		s.reconcile(ctx)
 	}

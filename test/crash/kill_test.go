@@ -528,7 +528,7 @@ func (l *lane) whole(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if err := sound(ctx, s, st, runNotes); err != nil {
+	if err := sound(ctx, s, st, nil); err != nil {
 		return err
 	}
 	if n%fsckKills == 0 {

@@ -61,4 +61,7 @@ func TestDeadRun(t *testing.T) {
 	if err != nil || sn.Status() != "interrupted" {
 		t.Fatalf("status after the kill: %q, %v", sn.Status(), err)
 	}
+	if n, ok := sn.Index.Get(node); !ok || n.Status != "interrupted" {
+		t.Fatalf("the reply after the kill: %+v, %v", n, ok)
+	}
 }

@@ -146,9 +146,7 @@ func (c *cut) reopened(k int) state {
 }
 
 func (c *cut) reopen() (*store.Store, error) {
-	opt := c.o.opening(c.root, c.now)
-	opt.FS, opt.Reconcile = storetest.NewDisk(), store.ReconcileAlways
-	return store.Open(context.Background(), opt)
+	return store.Open(context.Background(), c.o.again(c.root, c.now))
 }
 
 // point looks at what is left after k steps.
