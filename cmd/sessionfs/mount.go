@@ -99,7 +99,7 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 	m, err := mountTree(ctx, st, point, opt, log)
 	if err != nil {
 		st.Close()
-		return mountError(err)
+		return mountError(err, opt)
 	}
 	scrape.start(m.Metrics, opt.pprof, log)
 	manager := newNotifier()
@@ -151,9 +151,12 @@ func mountTree(ctx context.Context, st *store.Store, point string, opt mountOpti
 }
 
 // mountError gives what the system said about a mount its status.
-func mountError(err error) error {
+func mountError(err error, opt mountOptions) error {
 	if store.CodeOf(err) != "" {
 		return err
+	}
+	if opt.allowOther && os.Geteuid() != 0 {
+		return failf(exitMount, "--allow-other needs the line user_allow_other in /etc/fuse.conf, unless root mounts", "mount: %w", err)
 	}
 	return failf(exitMount, "'sessionfs help mount' lists the options; root in a container needs --cap-add SYS_ADMIN", "mount: %w", err)
 }
