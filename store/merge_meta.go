@@ -164,6 +164,17 @@ func onlyStore(key string) bool {
 	return slices.Contains([]string{"id", "created_at", "updated_at", "head_version"}, key)
 }
 
+// older reports whether a key that only the store sets, and sets to more each
+// time, tells that the saved text was made from one that is not kept any more.
+func (c keyChange) older() bool {
+	if c.key != "updated_at" && c.key != "head_version" {
+		return false
+	}
+	before, okBefore := jsonedit.Number(c.before)
+	next, okNext := jsonedit.Number(c.next)
+	return !c.beforeKnown || okBefore && okNext && next < before
+}
+
 func diffKeys(base, saved *jsonedit.Object, known bool) []keyChange {
 	var out []keyChange
 	for _, key := range saved.Keys() {
@@ -193,7 +204,7 @@ func sameValue(a, b []byte) bool {
 // mergeKey puts one changed key into m, by the rules of that key.
 func (t *tx) mergeKey(m *jsonedit.Object, c keyChange) error {
 	if onlyStore(c.key) {
-		if !c.beforeKnown && (c.key == "updated_at" || c.key == "head_version") {
+		if c.older() {
 			return t.fail(Conflict, c.key, errors.New("the text is older than the file"))
 		}
 		return t.fail(Immutable, c.key, errors.New("only the store sets this key"))

@@ -45,6 +45,7 @@ func TestMergeMeta(t *testing.T) {
 		{"created_at", []string{disk}, read(`1.50`, `1.6`), "", store.Immutable},
 		{"updated_at", []string{disk}, read(`"updated_at": 2.0`, `"updated_at": 3.0`), "", store.Immutable},
 		{"an old text that was not read", nil, read(`"updated_at": 2.0`, `"updated_at": 1.0`), "", store.Conflict},
+		{"an updated_at of long ago", []string{disk}, read(`"updated_at": 2.0`, `"updated_at": 1.0`), "", store.Conflict},
 		{"head_version", []string{disk}, read(`"head_version": 3`, `"head_version": 4`), "", store.Immutable},
 		{"a title that is no text", []string{disk}, read(`"T"`, `7`), "", store.Invalid},
 		{"a title of two lines", []string{disk}, read(`"T"`, `"a\nb"`), "", store.Invalid},
