@@ -86,33 +86,11 @@ type branchRef struct {
 	named     bool
 }
 
-// branchNames names the branches: by their names, an unnamed one by the start
-// of its tip's id, and where two would be equal with the whole id added.
+// branchNames names the branches as branch/ shows them.
 func branchNames(rows []store.Branch) []branchRef {
-	plain := func(b store.Branch) string {
-		if b.Named && b.Name != "" {
-			return b.Name
-		}
-		return ""
-	}
-	base := func(b store.Branch) string {
-		if n := plain(b); n != "" {
-			return render.EscapeName(n)
-		}
-		return short(b.Head)
-	}
-	count := map[string]int{}
-	for _, b := range rows {
-		count[base(b)]++
-	}
-	out := make([]branchRef, 0, len(rows))
-	for _, b := range rows {
-		name := base(b)
-		if count[name] > 1 {
-			tail := "~" + render.EscapeNameMax(b.Head, 200)
-			name = cut(name, 255-len(tail)) + tail
-		}
-		out = append(out, branchRef{name: name, tip: b.Head, named: plain(b) != ""})
+	out := make([]branchRef, len(rows))
+	for i, name := range store.BranchFileNames(rows) {
+		out[i] = branchRef{name: name, tip: rows[i].Head, named: rows[i].Named && rows[i].Name != ""}
 	}
 	return out
 }

@@ -176,8 +176,8 @@ func (s *Store) RunIsActive(ctx context.Context, id string) (bool, error) {
 const minPrefix = 4
 
 // Resolve finds the node that ref names: an exact node id, else a branch
-// name, else a unique prefix of an id (four characters or more), "@" for the
-// head; each may be followed by ~ or ~n for the n-th predecessor. NotFound,
+// name, else the name under which a directory shows a branch, else a unique
+// prefix of an id (four characters or more), "@" for the head; each may be followed by ~ or ~n for the n-th predecessor. NotFound,
 // Ambiguous (its text lists the candidates), Invalid for an empty reference.
 func (sn *Snapshot) Resolve(ref Ref) (string, error) {
 	if ref == "" {
@@ -239,6 +239,9 @@ func (sn *Snapshot) resolveBase(ref string) (string, error) {
 	} else if len(named) > 1 {
 		return "", sn.refError(Ambiguous, ref, candidates("branches of this name end in", named))
 	}
+	if node, ok := sn.shownAs(ref); ok {
+		return node, nil
+	}
 	if len(ref) < minPrefix {
 		return "", sn.refError(NotFound, ref, errNoNode)
 	}
@@ -284,10 +287,14 @@ func contains(list []string, x string) bool {
 }
 
 // IsRef reports whether text is exactly a node id or a branch name of the
-// session: a reference that needs no guessing.
+// session, as it is or as branch/ shows it: a reference that needs no guessing.
 func (sn *Snapshot) IsRef(text string) bool {
 	if _, ok := sn.Index.Get(text); ok {
 		return true
 	}
-	return len(sn.nodesNamed(text)) > 0
+	if len(sn.nodesNamed(text)) > 0 {
+		return true
+	}
+	_, shown := sn.shownAs(text)
+	return shown
 }
