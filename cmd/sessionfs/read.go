@@ -263,7 +263,8 @@ func (a *app) writeAttachments(refs []store.AttachmentRef, asJSON bool) error {
 			Path     string `json:"path"`
 			Recorded string `json:"recorded"`
 			Problem  string `json:"problem"`
-		}{r.Node, r.Name, r.Path, r.Recorded, why})
+			Sendable bool   `json:"sendable"`
+		}{r.Node, r.Name, r.Path, r.Recorded, why, r.Sendable})
 		if err != nil {
 			return err
 		}
