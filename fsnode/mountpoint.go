@@ -268,11 +268,14 @@ func Unmount(point string, lazy bool) error {
 	return errors.New(text)
 }
 
-// Fusermount finds the program that mounts for ordinary users.
+// Fusermount finds the program that mounts for ordinary users. Mount(8) starts
+// its helpers without PATH when a user mounts what the fstab lists.
 func Fusermount() (string, error) {
 	for _, name := range []string{"fusermount3", "fusermount"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
+		for _, dir := range []string{"", "/usr/bin", "/bin", "/usr/local/bin"} {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path, nil
+			}
 		}
 	}
 	return "", ErrNoHelper

@@ -152,6 +152,19 @@ func TestMountedAt(t *testing.T) {
 	}
 }
 
+// TestFusermountWithoutPath: mount(8) takes PATH away from its helpers.
+func TestFusermountWithoutPath(t *testing.T) {
+	t.Setenv("PATH", "/usr/bin:/bin")
+	want, err := Fusermount()
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("PATH", "")
+	if got, err := Fusermount(); err != nil || got != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
 func TestResolvePoint(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -76,6 +76,7 @@ func (a *app) mount(cmd *cobra.Command, path string, opt mountOptions, rep *repo
 
 // serveMount opens the store, mounts it and serves until the mount is gone.
 func (a *app) serveMount(ctx context.Context, loc location, point string, opt mountOptions, rep *reporter, log *slog.Logger) error {
+	nameProcess()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -108,6 +109,13 @@ func (a *app) serveMount(ctx context.Context, loc location, point string, opt mo
 	serve(ctx, m, signals, defaultStop, log)
 	manager.tell(log, notifyStopping)
 	return st.Close()
+}
+
+// nameProcess gives the process the program's name, by which pgrep and killall
+// find it: one in the background was started as /proc/self/exe, one from the
+// fstab by mount(8) under the helper's name.
+func nameProcess() {
+	_ = os.WriteFile("/proc/self/comm", []byte("sessionfs"), 0o600) // else it has another name
 }
 
 // mountOptions are the store options of a mount: a read-write one does the
