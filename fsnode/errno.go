@@ -83,7 +83,7 @@ func errnoOfRefusal(r vnode.Refusal) (syscall.Errno, store.Code) {
 	switch r {
 	case vnode.Immutable:
 		return syscall.EPERM, store.Immutable
-	case vnode.BadOffset, vnode.BadSize, vnode.BadFlags:
+	case vnode.BadOffset, vnode.OneLine, vnode.BadSize, vnode.BadFlags:
 		return syscall.EINVAL, store.Invalid
 	case vnode.TooLarge:
 		return syscall.EFBIG, store.TooLarge

@@ -32,6 +32,8 @@ const (
 	Immutable Refusal = "this cannot be changed here"
 	// BadOffset: a write to a value that neither starts nor continues it.
 	BadOffset Refusal = "a value is written from its start, or continued at its end"
+	// OneLine: a value was continued that a newline had ended.
+	OneLine Refusal = "the value is one line, and has been taken; another one begins with another open file"
 	// BadSize: a value was to be cut to a size that means nothing.
 	BadSize Refusal = "a value cannot be cut or padded"
 	// BadFlags: a rename with flags that have no meaning here.

@@ -8,9 +8,11 @@ import (
 // Value is the writing side of a small control file. A write at offset 0
 // starts a value and a write at the end of what the handle wrote continues it;
 // the value so far is applied before write(2) returns when it ends in a
-// newline or is legal as it stands, so that echo sees the errno. An
-// unfinished text is applied at flush, unless its writer is dying by a signal. Truncation by itself changes nothing,
-// and a flush without a write does nothing.
+// newline or is legal as it stands, so that echo sees the errno. What continues
+// a value that a newline has ended is refused: the last of several lines would
+// win, or the first. An unfinished text is applied at flush, unless its writer
+// is dying by a signal. Truncation by itself changes nothing, and a flush
+// without a write does nothing.
 type Value struct {
 	// Set applies a value; one final newline has been taken off.
 	Set func(ctx context.Context, text string) error
@@ -29,6 +31,7 @@ type valueWriter struct {
 	buf     []byte // the value so far
 	total   int64  // where the next write continues
 	held    bool   // buf has not been applied
+	ended   bool   // a newline has ended the value
 	applied string // what was applied without its newline
 }
 
@@ -38,11 +41,14 @@ func (w *valueWriter) Write(ctx context.Context, data []byte, off int64, appendi
 	}
 	if off == 0 {
 		w.drop()
-		w.total = 0
+		w.total, w.ended = 0, false
 	}
 	if off != w.total {
 		w.drop()
 		return BadOffset
+	}
+	if w.ended && len(data) > 0 {
+		return OneLine
 	}
 	if len(w.buf)+len(data) > w.v.Max {
 		w.drop()
@@ -64,10 +70,13 @@ func (w *valueWriter) apply(ctx context.Context) error {
 	case ended:
 		done := w.applied != "" && w.applied == text
 		w.drop()
-		if done {
-			return nil // the newline of a value that was legal without it
+		if !done { // or the newline of a value that was legal without it
+			if err := w.v.Set(ctx, text); err != nil {
+				return err
+			}
 		}
-		return w.v.Set(ctx, text)
+		w.ended = true
+		return nil
 	case len(text) > 0 && w.v.Legal != nil && w.v.Legal(text):
 		w.held = false
 		if err := w.v.Set(ctx, text); err != nil {
@@ -113,7 +122,7 @@ func (w *valueWriter) Truncate(size uint64) error {
 		return BadSize
 	}
 	w.drop()
-	w.total = 0
+	w.total, w.ended = 0, false
 	return nil
 }
 

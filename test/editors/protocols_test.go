@@ -289,6 +289,10 @@ func TestValueRedirections(t *testing.T) {
 		{`head -c 300000 /dev/zero | tr '\0' q > "$1"`, false, "four"},
 		{`printf 'a\nb\n' | cat > "$1"`, false, "four"},
 		{`printf 'five' > "$1"`, true, "five"},
+		{`(echo one; echo two) > "$1"`, false, "one"},
+		{`echo more; exec 3> "$1"; echo three >&3; echo four >> /dev/fd/3; echo five >&3`, false, "four"},
+		{`exec 3>> "$1"; echo one >&3; printf '\n' >&3`, false, "one"},
+		{`printf 'five' > "$1"`, true, "five"},
 		{`printf 'six\n' > "$1.tmp" && mv "$1.tmp" "$1"`, true, "six"},
 		{`printf 'a\nb\n' > "$1.tmp"; mv "$1.tmp" "$1"; e=$?; rm "$1.tmp"; exit $e`, false, "six"},
 	} {
