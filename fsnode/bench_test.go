@@ -62,7 +62,7 @@ func newBench(t *testing.T, wrap func(*store.Store) Store) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, tree: tr, st: st}
-	b.fs = wire{tr.newRoot(fuse.MountOptions{})}
+	b.fs = wire{RawFileSystem: tr.newRoot(fuse.MountOptions{})}
 	tr.later, tr.reaper = newLater(), newReaper(tr)
 	cancel := st.Subscribe(tr)
 	if err := tr.loadRows(context.Background()); err != nil {
@@ -89,6 +89,9 @@ func (b *bench) find(path string) (fuse.EntryOut, syscall.Errno) {
 		out = fuse.EntryOut{}
 		if st := b.fs.Lookup(nil, &h, name, &out); !st.Ok() {
 			return out, syscall.Errno(st)
+		}
+		if out.NodeId == 0 { // that there is none, to be kept
+			return out, syscall.ENOENT
 		}
 	}
 	return out, 0

@@ -194,29 +194,36 @@ func (d *branchDir) newLink(name string, watched bool) *vnode.Link {
 	return l
 }
 
-// staleBranches lists, of the branch directories that were handed out, those
-// that end in another node now, with the links in them. It may read a small
-// file and is called with no lock held.
-func (s *session) staleBranches() []changer {
-	v := s.v.Load()
+// staleBranches finds, of the branch directories that were handed out, those
+// that end in another node now, with the links in them, and those that are no
+// more. It may read a small file and is called with no lock held.
+func (s *session) staleBranches() *record {
+	v, r := s.v.Load(), &record{}
+	f := s.files.Load()
 	tips := map[string]string{}
 	for _, b := range v.branches() {
 		tips[b.name] = b.tip
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []changer
 	for name, d := range s.branches {
-		out = append(out, d.list)
-		if tip := tips[name]; tip == d.tip {
+		r.listings = append(r.listings, d.list)
+		tip, there := tips[name]
+		if tip == d.tip {
 			continue
 		}
-		d.tip = tips[name]
-		for _, l := range d.out {
-			out = append(out, l)
+		d.tip = tip
+		if !there && f != nil {
+			r.gone = append(r.gone, goneName{f.branches, name})
+		}
+		for link, l := range d.out {
+			r.changed = append(r.changed, l)
+			if _, there := v.branchMessage(name, link); !there {
+				r.gone = append(r.gone, goneName{d.list, link})
+			}
 		}
 	}
-	return out
+	return r
 }
 
 // holdingBranches is the context of a change under branch/.

@@ -3,6 +3,7 @@ package fsnode
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -12,10 +13,12 @@ import (
 )
 
 // dag/ holds a directory for each node of the graph, with a link for each of
-// its edges. Nothing of it is kept: a directory is made at each lookup and the
-// kernel keeps the first; a link's inode stands for its target, so that
-// another target is another link, whose name the kernel asks for at each use.
-// Which directories the kernel may have read is known from go-fuse's own tree.
+// its edges. Nothing of it is kept: a directory is made at each lookup, and
+// whoever finds it again finds the one that the kernel has; a link's inode
+// stands for its target, so that another target is another link, whose name
+// the kernel asks for at each use. Which directories the kernel may have read
+// is known from go-fuse's own tree. Their time is that of the nodes that they
+// show, so that it stays when something else is said.
 
 // The names of a node's directory.
 const (
@@ -47,7 +50,7 @@ func (s *session) newDAG(watched bool) *vnode.List {
 		if !ok {
 			return vnode.Found{}, vnode.NotFound
 		}
-		return s.findDAGNode(l, n.ID, name), nil
+		return s.findDAGNode(l, n.ID, name, watched), nil
 	}
 	return l
 }
@@ -78,19 +81,33 @@ func (v *view) dagNode(name string) (dag.Node, bool) {
 	return dag.Node{}, false
 }
 
-// edge is a link of a node's directory.
-type edge struct{ name, target string }
+// edge is a link of a node's directory; to is the node that it leads to, ""
+// for the directory's own.
+type edge struct{ name, target, to string }
+
+// timeOf is the time of a node, the zero time where it has none.
+func (v *view) timeOf(id string, now time.Time) time.Time {
+	n, ok := v.sn.Index.Get(id)
+	if !ok || id == "" {
+		return time.Time{}
+	}
+	if e, ok := v.sn.Entry(id); ok {
+		return nodeTime(n, e, now)
+	}
+	return v.sn.Created
+}
 
 // edges are the links that stand directly in a node's directory. An edge to a
 // node that is not there is none.
 func (v *view) edges(n dag.Node) []edge {
 	var out []edge
 	if e, ok := v.sn.Entry(n.ID); ok {
-		out = append(out, edge{dagText, "../../nodes/" + nodeName(e.File)}, edge{dagJSON, "../../history/" + e.File})
+		out = append(out, edge{name: dagText, target: "../../nodes/" + nodeName(e.File)},
+			edge{name: dagJSON, target: "../../history/" + e.File})
 	}
-	for _, to := range []edge{{dagPredecessor, n.Predecessor}, {dagCaller, n.Caller}} {
-		if _, ok := v.sn.Index.Get(to.target); ok && to.target != "" {
-			out = append(out, edge{to.name, "../" + render.EscapeName(to.target)})
+	for _, to := range [][2]string{{dagPredecessor, n.Predecessor}, {dagCaller, n.Caller}} {
+		if _, ok := v.sn.Index.Get(to[1]); ok && to[1] != "" {
+			out = append(out, edge{name: to[0], target: "../" + render.EscapeName(to[1])})
 		}
 	}
 	return out
@@ -108,14 +125,14 @@ func (v *view) followers(id, which string) []edge {
 		if !seen[n.ID] {
 			seen[n.ID] = true
 			name := render.EscapeName(n.ID)
-			out = append(out, edge{name, "../../" + name})
+			out = append(out, edge{name, "../../" + name, n.ID})
 		}
 	}
 	return out
 }
 
 // dagList makes a directory of links below dag/.
-func (s *session) dagList(up *vnode.List, id, ident string, list func(*view, dag.Node) []edge) *vnode.List {
+func (s *session) dagList(up *vnode.List, id, ident string, watched bool, list func(*view, dag.Node) []edge) *vnode.List {
 	node := func(ctx context.Context) (*view, dag.Node, error) {
 		v, err := s.current(ctx)
 		if err != nil {
@@ -127,12 +144,17 @@ func (s *session) dagList(up *vnode.List, id, ident string, list func(*view, dag
 		}
 		return v, n, nil
 	}
-	l := &vnode.List{Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindAsked, true)}, Tag: s, Up: up}
+	l := &vnode.List{Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindGroup, watched)}, Tag: s, Up: up}
 	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		if _, _, err := node(ctx); err != nil {
+		v, n, err := node(ctx)
+		if err != nil {
 			return vnode.Stat{}, err
 		}
-		return s.dirOf(ctx)
+		st := vnode.Stat{Perm: 0o700, MTime: v.timeOf(n.ID, s.t.now()), UID: v.sn.UID, GID: v.sn.GID}
+		for _, e := range list(v, n) {
+			st.MTime = latest(st.MTime, v.timeOf(e.to, s.t.now()))
+		}
+		return st, nil
 	}
 	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
 		v, n, err := node(ctx)
@@ -167,9 +189,12 @@ func (s *session) dagList(up *vnode.List, id, ident string, list func(*view, dag
 func edgeIdent(dir string, e edge) string { return dir + "/" + e.name + " -> " + e.target }
 
 // findDAGNode returns dag/<id>/.
-func (s *session) findDAGNode(dir *vnode.List, id, name string) vnode.Found {
+func (s *session) findDAGNode(dir *vnode.List, id, name string, watched bool) vnode.Found {
+	if l := knownList(dir, name); l != nil {
+		return vnode.Found{Node: l}
+	}
 	ident := s.ident("dag", name)
-	l := s.dagList(dir, id, ident, func(v *view, n dag.Node) []edge { return v.edges(n) })
+	l := s.dagList(dir, id, ident, watched, func(v *view, n dag.Node) []edge { return v.edges(n) })
 	links, edges := l.Find, l.Entries
 	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
 		out, err := edges(ctx)
@@ -185,7 +210,10 @@ func (s *session) findDAGNode(dir *vnode.List, id, name string) vnode.Found {
 		if name != dagChildren && name != dagCallees {
 			return links(ctx, name)
 		}
-		return vnode.Found{Node: s.dagList(l, id, ident+"/"+name, func(v *view, n dag.Node) []edge { return v.followers(n.ID, name) })}, nil
+		if sub := knownList(l, name); sub != nil {
+			return vnode.Found{Node: sub}, nil
+		}
+		return vnode.Found{Node: s.dagList(l, id, ident+"/"+name, watched, func(v *view, n dag.Node) []edge { return v.followers(n.ID, name) })}, nil
 	}
 	return vnode.Found{Node: l}
 }
@@ -215,24 +243,30 @@ func (s *session) findEdge(dir *vnode.List, id, ident string, e edge) vnode.Foun
 	return vnode.Found{Node: l}
 }
 
-// knownDAG returns a function that lists the directories of dag/ that the
-// kernel knows and whose links differ between two views.
-func (f *sessionFiles) knownDAG(old, cur *view) func() []*vnode.List {
-	return func() []*vnode.List {
-		var out []*vnode.List
+// knownDAG returns a function that finds the directories of dag/ that the
+// kernel knows and whose links differ between two views, or that are no more.
+func (f *sessionFiles) knownDAG(old, cur *view) func(barrier func(*vnode.List)) *record {
+	return func(barrier func(*vnode.List)) *record {
+		r := &record{}
+		barrier(f.derived.dag)
 		for id := range touched(old.sn.Index, cur.sn.Index) {
-			l := knownList(f.derived.dag, render.EscapeName(id))
+			name := render.EscapeName(id)
+			if _, ok := cur.sn.Index.Get(id); !ok {
+				r.gone = append(r.gone, goneName{f.derived.dag, name})
+			}
+			l := knownList(f.derived.dag, name)
 			if l == nil {
 				continue
 			}
-			out = append(out, l)
+			barrier(l)
+			r.listings = append(r.listings, l)
 			for _, which := range []string{dagChildren, dagCallees} {
 				if sub := knownList(l, which); sub != nil {
-					out = append(out, sub)
+					r.listings = append(r.listings, sub)
 				}
 			}
 		}
-		return out
+		return r
 	}
 }
 

@@ -27,8 +27,9 @@ import (
 
 // held is what the kernel has locked for the request that is being answered.
 type held struct {
-	all  bool
-	dirs []*vnode.List
+	all  bool          // perhaps any directory, but none for sure
+	dirs []*vnode.List // these
+	more []*vnode.List // perhaps these, too
 }
 
 type heldKey struct{}
@@ -36,6 +37,11 @@ type heldKey struct{}
 // holding notes that the request holds directories.
 func holding(ctx context.Context, dirs ...*vnode.List) context.Context {
 	return context.WithValue(ctx, heldKey{}, &held{dirs: dirs})
+}
+
+// holdingMore notes that the request holds directories, and perhaps some more.
+func holdingMore(ctx context.Context, dirs, more []*vnode.List) context.Context {
+	return context.WithValue(ctx, heldKey{}, &held{dirs: dirs, more: more})
 }
 
 // holdingAny notes that the request may hold any directory: a lookup, a
@@ -57,12 +63,34 @@ func (h *held) mayWait(dir *vnode.List) bool {
 	if h == nil {
 		return true
 	}
-	if h.all || slices.Contains(h.dirs, dir) {
+	if h.all || slices.Contains(h.dirs, dir) || slices.Contains(h.more, dir) {
 		return false
 	}
 	for up := dir.Up; up != nil; up = up.Up {
 		if slices.Contains(h.dirs, up) {
 			return true
+		}
+	}
+	return false
+}
+
+// alone reports whether the request holds dir for itself: nobody else is being
+// told of what is in it.
+func (h *held) alone(dir *vnode.List) bool {
+	return h != nil && slices.Contains(h.dirs, dir)
+}
+
+// within reports whether the request holds dir or a directory below it: then
+// the kernel knows dir.
+func (h *held) within(dir *vnode.List) bool {
+	if h == nil {
+		return false
+	}
+	for _, d := range h.dirs {
+		for ; d != nil; d = d.Up {
+			if d == dir {
+				return true
+			}
 		}
 	}
 	return false
@@ -74,7 +102,7 @@ type changer interface{ Changed() }
 // attrChanger is a node of which only attributes may have changed.
 type attrChanger interface{ AttrChanged() }
 
-// goneName is a name that is not in a directory any more.
+// goneName is a name that is not in a directory any more, or not what it was.
 type goneName struct {
 	dir  *vnode.List
 	name string
@@ -83,15 +111,18 @@ type goneName struct {
 // record is what one change made wrong in the kernel's caches.
 type record struct {
 	listings []*vnode.List // what they list changed
+	parents  []*vnode.List // attributes changed of what is in them
+	dirs     []*vnode.List // what a row tells of these sessions' directories changed
 	changed  []changer
 	attrs    []attrChanger
 	gone     []goneName
 	// late, when not nil, is asked when the record is sent: what needs more
 	// than memory to be found out.
-	late func() []changer
-	// known, when not nil, is asked when the record is sent for listings of
+	late func() *record
+	// known, when not nil, is asked when the record is sent, for listings of
 	// which only the kernel's own knowledge tells that they were handed out.
-	known func() []*vnode.List
+	// Before it looks into a directory it has the barrier sent to it.
+	known func(barrier func(*vnode.List)) *record
 }
 
 // pending is a list of records that may not have been sent yet. Its methods
@@ -178,67 +209,124 @@ func (t *tree) Published(ctx context.Context, c store.Change) {
 	}
 }
 
+// sending is one notification of records.
+type sending struct {
+	t      *tree
+	h      *held
+	waited map[*vnode.List]bool // directories to which the barrier was sent
+	after  []goneName           // for when the request has been answered
+	epoch  bool                 // all names must be asked for again
+}
+
 // send notifies the kernel of records, in the order that coherence needs:
 // names and barriers first, then directories and fixed files, then the rest.
+// What came with a name may be kept by the kernel, so that the barrier of its
+// directory is before every notification about an inode.
 func (t *tree) send(h *held, recs []*record) {
-	var dirs []*vnode.List
-	var after []goneName
-	for _, r := range recs {
-		for _, g := range r.gone {
-			if h.mayWait(g.dir) {
-				g.dir.NameChanged(g.name)
-			} else {
-				after = append(after, g)
-			}
-		}
-		listings := r.listings
-		if r.known != nil {
-			listings = slices.Concat(listings, r.known())
-		}
-		for _, d := range listings {
-			if !slices.Contains(dirs, d) {
-				dirs = append(dirs, d)
-			}
-		}
-	}
-	for _, d := range dirs {
-		if h.mayWait(d) {
-			d.NameChanged(barrier)
-		} else {
-			after = append(after, goneName{d, barrier})
-		}
-	}
-	for _, d := range dirs {
-		d.Changed()
-	}
-	t.meter.notified.Add("listing", uint64(len(dirs)))
-	sent := map[changer]bool{}
-	for _, r := range recs {
-		changed := r.changed
+	s := &sending{t: t, h: h, waited: map[*vnode.List]bool{}}
+	for _, r := range slices.Clone(recs) {
 		if r.late != nil {
-			changed = append(slices.Clone(changed), r.late()...)
+			recs = append(recs, r.late())
 		}
-		for _, n := range changed {
-			if !sent[n] {
-				sent[n] = true
-				n.Changed()
-			}
+	}
+	for _, r := range slices.Clone(recs) {
+		s.names(r)
+		if r.known != nil {
+			k := r.known(s.barrier)
+			s.names(k)
+			recs = append(recs, k)
+		}
+	}
+	again := s.contents(recs)
+	if s.epoch {
+		t.env.Epoch()
+		t.meter.notified.Add("all names", 1)
+	}
+	if len(s.after) > 0 {
+		t.later.add(s.after, again)
+	}
+}
+
+// names sends a record's names and barriers.
+func (s *sending) names(r *record) {
+	for _, g := range r.gone {
+		switch {
+		case s.h.mayWait(g.dir):
+			g.dir.NameChanged(g.name)
+		case s.t.env.Epoch != nil:
+			s.epoch = true
+		default:
+			s.after = append(s.after, g)
+		}
+	}
+	s.t.meter.notified.Add("name", uint64(len(r.gone)))
+	for _, d := range r.listings {
+		s.barrier(d)
+	}
+	for _, d := range r.parents {
+		s.barrier(d)
+	}
+	for _, d := range r.dirs {
+		if !s.h.within(d) {
+			s.barrier(s.t.active)
+			s.barrier(s.t.archived)
+		}
+	}
+}
+
+// barrier waits for everybody who is being told of what is in a directory, or
+// has that done after the reply.
+func (s *sending) barrier(d *vnode.List) {
+	if s.waited[d] {
+		return
+	}
+	s.waited[d] = true
+	switch {
+	case s.h.mayWait(d):
+		d.NameChanged(barrier)
+	case !s.h.alone(d):
+		s.after = append(s.after, goneName{d, barrier})
+	}
+}
+
+// contents sends what the records say of inodes, each once. It returns what of
+// it must be sent again after a barrier that could not be waited for.
+func (s *sending) contents(recs []*record) (again []changer) {
+	sent := map[changer]bool{}
+	send := func(n changer, kind string) {
+		if !sent[n] {
+			sent[n] = true
+			n.Changed()
+			s.t.meter.notified.Add(kind, 1)
+			again = append(again, n)
+		}
+	}
+	for _, r := range recs {
+		for _, d := range r.listings {
+			send(d, "listing")
+		}
+	}
+	for _, r := range recs {
+		for _, d := range r.dirs {
+			send(d, "content")
+		}
+		for _, n := range r.changed {
+			send(n, "content")
 		}
 		for _, n := range r.attrs {
 			n.AttrChanged()
 		}
-		t.meter.notified.Add("attributes", uint64(len(r.attrs)))
-		t.meter.notified.Add("name", uint64(len(r.gone)))
+		s.t.meter.notified.Add("attributes", uint64(len(r.attrs)))
 	}
-	t.meter.notified.Add("content", uint64(len(sent)))
-	t.later.add(after)
+	return again
 }
 
-// later sends, after the reply, the name notifications that had to wait for
-// it. One goroutine does, until close.
+// later sends, after the reply, what had to wait for it. One goroutine does,
+// until close.
 type later struct {
 	mu     sync.Mutex // leaf
-	queue  []goneName
+	names  []goneName
+	again  []changer
 	wake   chan struct{}
 	closed bool
 	done   chan struct{}
@@ -250,14 +338,20 @@ func newLater() *later {
 	return l
 }
 
-func (l *later) add(names []goneName) {
+// add queues names, and what is to be sent again after them.
+func (l *later) add(names []goneName, again []changer) {
 	if len(names) == 0 {
 		return
 	}
 	l.mu.Lock()
 	for _, n := range names {
-		if !slices.Contains(l.queue, n) {
-			l.queue = append(l.queue, n)
+		if !slices.Contains(l.names, n) {
+			l.names = append(l.names, n)
+		}
+	}
+	for _, n := range again {
+		if !slices.Contains(l.again, n) {
+			l.again = append(l.again, n)
 		}
 	}
 	l.mu.Unlock()
@@ -275,15 +369,17 @@ func (l *later) run() {
 	defer close(l.done)
 	for range l.wake {
 		l.mu.Lock()
-		names, closed := l.queue, l.closed
-		l.queue = nil
+		names, again, closed := l.names, l.again, l.closed
+		l.names, l.again = nil, nil
 		l.mu.Unlock()
 		if closed {
 			return
 		}
 		for _, n := range names {
 			n.dir.NameChanged(n.name)
-			n.dir.Changed()
+		}
+		for _, n := range again {
+			n.Changed()
 		}
 	}
 }

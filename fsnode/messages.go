@@ -27,10 +27,16 @@ func (s *session) newMessages(watched bool) *vnode.List {
 			return vnode.Found{}, err
 		}
 		found, err := s.findMessage(l, name, watched)
-		if err != nil {
-			return h.find(name)
+		if err == nil {
+			return found, nil
 		}
-		return found, nil
+		if found, err = h.find(name); err == nil {
+			return found, nil
+		}
+		return s.miss(l, name, func(v *view) bool {
+			_, _, there := v.message(name)
+			return there
+		})
 	}
 	l.Verbs = h.verbs()
 	l.Entries = h.listing(l.Entries)

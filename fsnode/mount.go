@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -42,6 +43,9 @@ type Config struct {
 	// CommitTrees makes commits/ show directories, each the tree at a commit,
 	// in the place of texts.
 	CommitTrees bool
+	// Handles keeps the handles of open files in a read-only mount, which
+	// otherwise does without where it can.
+	Handles bool
 	// Debug logs every request at debug level.
 	Debug bool
 	// Version is shown in .sessionfs/version.
@@ -54,6 +58,7 @@ type Mount struct {
 	point  string
 	srv    *fuse.Server
 	cancel func() // ends the subscription
+	epoch  *epoch // nil where the kernel has none
 	done   chan struct{}
 	ready  chan struct{}
 }
@@ -111,7 +116,16 @@ func start(ctx context.Context, cfg Config, point string, sp *spool.Spool) (*Mou
 	m := &Mount{t: t, point: point, done: make(chan struct{}), ready: make(chan struct{})}
 	m.cancel = t.st.Subscribe(t)
 	if err = t.loadRows(ctx); err == nil {
-		m.srv, err = fuse.NewServer(metered{wire{raw}, &t.meter}, point, &opt)
+		t.env.Handleless = t.handleless(cfg)
+		m.srv, err = fuse.NewServer(metered{wire{raw, t.env.Handleless}, &t.meter}, point, &opt)
+	}
+	if err == nil {
+		if m.epoch, err = openEpoch(point); err == nil {
+			t.env.Epoch = m.epoch.next
+		} else {
+			t.log.Debug("names are asked for at each use where a rename may take them away", "err", err)
+			err = nil
+		}
 	}
 	if err != nil {
 		m.cancel()
@@ -127,9 +141,39 @@ func start(ctx context.Context, cfg Config, point string, sp *spool.Spool) (*Mou
 	return m, nil
 }
 
-// options are the mount options as measured for a mount that needs its
-// handles: symlink caching, no extended attributes, and no timeout for all.
-// O_TRUNC comes with OPEN, which saves a request for each value written.
+// handleless reports whether the mount can do without open files: nothing is
+// written through it, and what other programs write in the store is noticed.
+// Where there may not be watches enough for all sessions it keeps its handles,
+// so that what nobody tells of is looked for at each open.
+func (t *tree) handleless(cfg Config) bool {
+	if !cfg.ReadOnly || !t.follows || cfg.Handles {
+		return false
+	}
+	t.mu.Lock()
+	sessions := len(t.rows)
+	t.mu.Unlock()
+	return watchLimit() >= sessions+watchesOpen*min(sessions, t.maxOpen)
+}
+
+// watchesOpen is how many more watches a session takes that somebody looks
+// into.
+const watchesOpen = 4
+
+// watchLimit is how many inotify watches the system gives to a user, 0 when
+// nobody can tell.
+func watchLimit() int {
+	b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n
+}
+
+// options are the mount options as measured: symlink caching, no extended
+// attributes, and no timeout for all. O_TRUNC comes with OPEN, which saves a
+// request for each value written. A listing always brings the attributes
+// along, which saves a question for each name.
 func (t *tree) options(cfg Config) fuse.MountOptions {
 	opt := fuse.MountOptions{
 		AllowOther:           cfg.AllowOther,
@@ -138,7 +182,7 @@ func (t *tree) options(cfg Config) fuse.MountOptions {
 		MaxWrite:             maxWrite,
 		DisableXAttrs:        true,
 		EnableSymlinkCaching: true,
-		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO,
+		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC,
 		PanicHandler:         t.panicked,
 		Debug:                cfg.Debug,
 		Logger:               log.New(logWriter{t.log, cfg.Debug}, "", 0),
@@ -200,6 +244,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 func (m *Mount) serve() {
 	defer close(m.done)
 	m.srv.Serve()
+	m.epoch.close()
 	m.cancel()
 	m.t.later.close()
 	m.t.reaper.close()

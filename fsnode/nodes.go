@@ -17,7 +17,14 @@ func (s *session) newNodes(watched bool) *vnode.List {
 		if _, err := s.current(ctx); err != nil {
 			return vnode.Found{}, err
 		}
-		return s.findNode(l, name, watched)
+		found, err := s.findNode(l, name, watched)
+		if !errors.Is(err, vnode.NotFound) {
+			return found, err
+		}
+		return s.miss(l, name, func(v *view) bool {
+			_, there := v.nodeID(name)
+			return there
+		})
 	}
 	l.Verbs = vnode.Verbs{Rename: s.renameNode}
 	return l
@@ -30,7 +37,14 @@ func (s *session) newHistory(watched bool) *vnode.List {
 		if _, err := s.current(ctx); err != nil {
 			return vnode.Found{}, err
 		}
-		return s.findRecord(l, name, watched)
+		found, err := s.findRecord(l, name, watched)
+		if !errors.Is(err, vnode.NotFound) {
+			return found, err
+		}
+		return s.miss(l, name, func(v *view) bool {
+			_, there := v.sn.EntryByFile(name)
+			return there
+		})
 	}
 	return l
 }

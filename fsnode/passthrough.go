@@ -30,10 +30,12 @@ func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
 		out.SetTimes(&sn.Created, &sn.Created, &sn.Created)
 	}
 	cfg.Statfs = s.dir.Statfs
+	cfg.Handleless = s.t.env.Handleless
+	cfg.NoPassthrough = s.t.env.Handleless
 	pass := vnode.NewPass(cfg)
 	id := s.ident("dir", name)
 	vnode.PlaceForeign(context.Background(), &s.dir.Inode, pass, id, s.gen)
-	return vnode.Found{Foreign: pass, Identity: id, Policy: policyOf(kindDirectory, true)}
+	return vnode.Found{Foreign: pass, Identity: id, Policy: policyOf(kindFresh, true)}
 }
 
 // newReal makes attachments/ and workdir/, between which files can be renamed

@@ -58,5 +58,5 @@ func (t *tree) trim() {
 		names = append(names, goneName{t.listOf(r.archived), r.name})
 	}
 	t.mu.Unlock()
-	t.later.add(names)
+	t.later.add(names, nil)
 }

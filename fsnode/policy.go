@@ -21,9 +21,10 @@ const (
 	kindEditable               // messages/* that can be written
 	kindBranch                 // branch/*: names come and go by any writer
 	kindBranchLink             // branch/<name>/*
+	kindGroup                  // dag/<id>/, views/<view>/<name>/: come and go with what they stand for
 	kindScratch                // editors' files: a rename takes the name away
 	kindFresh                  // asked each time: .sessionfs/errors, failed/*
-	kindAsked                  // names and objects that are kept nowhere: dag/*/*, views/*/*
+	kindAsked                  // names and objects that are kept nowhere: links in dag/ and views/
 	kindCommit                 // commits/*: the name may go, what it means does not change
 )
 
@@ -32,38 +33,29 @@ const long = time.Hour
 
 // policyOf is the table of what the kernel may keep of each kind of entry.
 //
-// A name's time is 0 where a rename of the kernel's can move the dentry away
-// although the name stays (after a rename onto head the node's own dentry
-// answers to "head", for as long as its time lasts), and where names vanish
-// that nobody is notified about. Attributes that come with a name are never
-// kept of what changes: while the kernel is being told of an inode for the
-// first time, a notification about it finds nothing, and the old size would
-// stay. messages/* and branch/<name>/* are the exception, as a barrier on
-// their directory comes before every notification about them.
+// Attributes that come with a name may be kept where a barrier on the name's
+// directory comes before every notification about them: while the kernel is
+// being told of an inode for the first time, a notification about it finds
+// nothing, and the old size would stay. A file that tells an estimate with its
+// name is never kept so, see vnode.Base.LookupStat.
+//
+// Moves marks the names that a rename of the kernel's can take away although
+// they stay (after a rename onto head the node's own dentry answers to "head",
+// for as long as its time lasts), and those that may vanish in a request during
+// which nobody can be told.
 func policyOf(k kind, watched bool) vnode.Policy {
 	if !watched {
 		return vnode.Policy{} // nobody notifies: ask at each use
 	}
 	switch k {
-	case kindConstant:
+	case kindConstant, kindLive, kindRecord, kindMessage, kindBranchLink:
 		return vnode.Policy{Entry: long, Lookup: long, Attr: long, Keep: true}
 	case kindDirectory, kindSession:
-		return vnode.Policy{Entry: long, Attr: long}
-	case kindLive, kindRecord:
-		return vnode.Policy{Entry: long, Attr: long, Keep: true}
-	case kindNode:
-		// The name is asked about at each use, and the answer brings the
-		// attributes along.
-		return vnode.Policy{Lookup: long, Attr: long, Keep: true}
-	case kindWritable:
-		// An editor renames the name to that of its backup, and it stays.
-		return vnode.Policy{Attr: long, Keep: true}
-	case kindEditable:
-		return vnode.Policy{Lookup: long, Attr: long, Keep: true}
-	case kindMessage, kindBranchLink:
-		return vnode.Policy{Entry: long, Lookup: long, Attr: long, Keep: true}
-	case kindBranch:
-		return vnode.Policy{Attr: long}
+		return vnode.Policy{Entry: long, Lookup: long, Attr: long}
+	case kindNode, kindWritable, kindEditable:
+		return vnode.Policy{Entry: long, Moves: true, Lookup: long, Attr: long, Keep: true}
+	case kindBranch, kindGroup:
+		return vnode.Policy{Entry: long, Moves: true, Lookup: long, Attr: long}
 	case kindFresh:
 		return vnode.Policy{Entry: long}
 	case kindCommit:

@@ -37,7 +37,8 @@ type session struct {
 	records  map[string]*vnode.File // by history file
 	fields   map[string]*vnode.File
 	branches map[string]*branchDir
-	shelves  []*shelf // scratch files; the session's own directory first
+	shelves  []*shelf          // scratch files; the session's own directory first
+	missed   map[goneName]bool // names that the kernel may hold to be missing
 	pend     pending
 
 	ctl outcomes
@@ -58,7 +59,7 @@ func newSession(t *tree, id, name string, gen uint64) *session {
 	s := &session{
 		t: t, id: id, gen: gen,
 		slots: map[string]*slot{}, nodes: map[string]*vnode.File{}, records: map[string]*vnode.File{},
-		fields: map[string]*vnode.File{}, branches: map[string]*branchDir{},
+		fields: map[string]*vnode.File{}, branches: map[string]*branchDir{}, missed: map[goneName]bool{},
 	}
 	s.dir = &vnode.List{
 		Base: vnode.Base{Env: t.env, ID: sessionIdent(id), Gen: gen, Policy: policyOf(kindSession, true), Stat: s.dirStat},
@@ -114,7 +115,9 @@ func (s *session) open(ctx context.Context) (*sessionFiles, error) {
 	s.mu.Lock()
 	s.files.Store(f)
 	s.mu.Unlock()
-	s.dir.Changed() // its owner may be another than the store's
+	if sn.UID != s.t.uid || sn.GID != s.t.gid {
+		s.dir.Changed() // its owner was told to be the store's
+	}
 	s.t.noteOpen()
 	return f, nil
 }
@@ -172,11 +175,11 @@ func (s *session) swap(sn *store.Snapshot) {
 // recordLocked finds what of the old view the kernel may hold that is not so
 // in the new one. Requires s.mu.
 func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
-	r := &record{changed: f.live()}
+	r := &record{changed: f.live(), parents: []*vnode.List{s.dir}}
 	if !sameBranch(old, cur) {
 		r.listings = append(r.listings, f.messages)
 	}
-	r.listings = append(r.listings, f.branches)
+	r.listings = append(r.listings, f.branches, f.fields)
 	same := sameRecord(old.sn, cur.sn)
 	if !same {
 		r.listings = append(r.listings, f.nodes, f.history, f.derived.dag)
@@ -193,45 +196,70 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 			}
 		}
 	}
+	s.recordSlotsLocked(r, f, old, cur, same)
+	s.recordNodesLocked(r, f, old, cur, same)
+	for name, n := range s.fields {
+		r.changed = append(r.changed, n)
+		if s.t.env.Handleless {
+			r.gone = append(r.gone, goneName{f.fields, name})
+		}
+	}
+	if len(s.branches) > 0 {
+		r.late = s.staleBranches
+	}
+	for m := range s.missed {
+		r.gone = append(r.gone, m)
+	}
+	clear(s.missed)
+	return r
+}
+
+// recordSlotsLocked finds the messages that are not what they were. Whoever
+// opens one that has gone is told so, and the kernel then asks for the name;
+// where nobody is asked, it must be told. Requires s.mu.
+func (s *session) recordSlotsLocked(r *record, f *sessionFiles, old, cur *view, same bool) {
+	told := len(r.changed)
 	for name, sl := range s.slots {
-		if !same || old.nodeAt(sl.pos) != cur.nodeAt(sl.pos) {
-			a, ea, okA := old.message(name)
-			b, eb, okB := cur.message(name)
-			if okA != okB || a.ID != b.ID || ea != eb {
-				r.changed = append(r.changed, sl.file)
+		if same && old.nodeAt(sl.pos) == cur.nodeAt(sl.pos) {
+			continue
+		}
+		a, ea, okA := old.message(name)
+		b, eb, okB := cur.message(name)
+		if okA == okB && a.ID == b.ID && ea == eb {
+			continue
+		}
+		r.changed = append(r.changed, sl.file)
+		if okA && !okB && s.t.env.Handleless {
+			r.gone = append(r.gone, goneName{f.messages, name})
+		}
+	}
+	if len(r.changed) > told {
+		r.parents = append(r.parents, f.messages)
+	}
+}
+
+// recordNodesLocked finds the history files that are not what they were; same
+// tells that none is. Requires s.mu.
+func (s *session) recordNodesLocked(r *record, f *sessionFiles, old, cur *view, same bool) {
+	if old.sn.Head != cur.sn.Head { // the head's node can be written, see head.go
+		for _, id := range []string{old.sn.Head, cur.sn.Head} {
+			if e, ok := cur.sn.Entry(id); ok && s.nodes[e.File] != nil {
+				r.attrs = append(r.attrs, s.nodes[e.File])
+				r.parents = append(r.parents, f.nodes)
 			}
 		}
 	}
 	if same {
-		for _, id := range []string{old.sn.Head, cur.sn.Head} {
-			if e, ok := cur.sn.Entry(id); ok && s.nodes[e.File] != nil && old.sn.Head != cur.sn.Head {
-				r.attrs = append(r.attrs, s.nodes[e.File]) // the head's node can be written, see head.go
-			}
-		}
-	} else {
-		s.recordNodesLocked(r, old, cur)
+		return
 	}
-	for _, n := range s.fields {
-		r.changed = append(r.changed, n)
-	}
-	r.listings = append(r.listings, f.fields)
-	if len(s.branches) > 0 {
-		r.late = s.staleBranches
-	}
-	return r
-}
-
-// recordNodesLocked finds the history files that are not what they were.
-// Requires s.mu.
-func (s *session) recordNodesLocked(r *record, old, cur *view) {
 	for file, n := range s.nodes {
 		a, okA := old.node(file)
 		b, okB := cur.node(file)
-		switch {
-		case okA != okB || a != b:
+		if okA != okB || a != b {
 			r.changed = append(r.changed, n)
-		case old.sn.Head != cur.sn.Head && (a.NodeID == old.sn.Head || a.NodeID == cur.sn.Head):
-			r.attrs = append(r.attrs, n)
+		}
+		if okA && !okB && s.t.env.Handleless {
+			r.gone = append(r.gone, goneName{f.nodes, nodeName(file)})
 		}
 	}
 	for file, n := range s.records {
@@ -240,7 +268,31 @@ func (s *session) recordNodesLocked(r *record, old, cur *view) {
 		if okA != okB || a != b {
 			r.changed = append(r.changed, n)
 		}
+		if okA && !okB && s.t.env.Handleless {
+			r.gone = append(r.gone, goneName{f.history, file})
+		}
 	}
+}
+
+// maxMissedHere bounds how many names of a session the kernel may keep as
+// missing at a time; each costs a notification at the next change.
+const maxMissedHere = 64
+
+// miss is the answer to a question for a name that is not in a directory of
+// the session. Whoever changes the session tells the kernel of the names that
+// it holds to be missing, if they were noted before that change.
+func (s *session) miss(dir *vnode.List, name string, there func(*view) bool) (vnode.Found, error) {
+	f := s.files.Load()
+	if f == nil || !f.watched {
+		return vnode.Found{}, vnode.NotFound
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.missed) >= maxMissedHere || there(s.v.Load()) {
+		return vnode.Found{}, vnode.NotFound
+	}
+	s.missed[goneName{dir, name}] = true
+	return vnode.Found{Absent: long}, vnode.NotFound
 }
 
 // stat is the attributes of one of the session's own files.
@@ -286,7 +338,13 @@ func (s *session) find(ctx context.Context, name string) (vnode.Found, error) {
 	}
 	found, err := f.table.Find(ctx, name)
 	if err != nil {
-		return s.top().find(name)
+		if found, err = s.top().find(name); err == nil {
+			return found, nil
+		}
+		return s.miss(s.dir, name, func(*view) bool {
+			_, err := f.table.Find(ctx, name)
+			return err == nil
+		})
 	}
 	if name == "head" {
 		return f.findHead(s), nil

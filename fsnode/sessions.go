@@ -102,9 +102,10 @@ func (t *tree) rename(ctx context.Context, name string, to *vnode.List, newName 
 	if !ok {
 		return vnode.NotFound
 	}
-	dirs := []*vnode.List{t.active, t.archived}
+	var moved []*vnode.List
 	if s != nil {
-		dirs = append(dirs, s.dir)
+		moved = []*vnode.List{s.dir}
 	}
-	return t.st.SetArchived(store.WithLockTimeout(holding(ctx, dirs...), renameWait), id, to == t.archived)
+	ctx = holdingMore(ctx, []*vnode.List{t.active, t.archived}, moved)
+	return t.st.SetArchived(store.WithLockTimeout(ctx, renameWait), id, to == t.archived)
 }

@@ -24,6 +24,7 @@ import (
 type Store interface {
 	Root() string
 	ReadOnly() bool
+	Watching() bool
 	Subscribe(o store.Observer) (cancel func())
 	IndexJSON(ctx context.Context) ([]byte, error)
 	ListSessions(ctx context.Context, q store.ListQuery) ([]store.Row, error)
@@ -87,6 +88,7 @@ type tree struct {
 	meter                  meter
 	texts                  *textCache
 	commitTrees            bool // commits/ shows directories
+	follows                bool // the store follows what other processes do
 	maxOpen                int
 	opened, told           atomic.Int64 // open sessions, and those that the kernel was told to forget
 
@@ -97,6 +99,7 @@ type tree struct {
 	rows     map[string]row
 	ids      map[string]string // name in sessions/ or archived/ -> id
 	lists    [2]listState      // of sessions/ and archived/
+	missed   map[goneName]bool // names that the kernel may hold to be missing
 	indexAt  time.Time         // when index.json last changed
 	indexGen uint64
 	gen      uint64 // numbers the session objects
@@ -121,9 +124,9 @@ type listState struct {
 
 func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
 	t := &tree{
-		st: cfg.Store, sp: sp, log: cfg.Log, now: time.Now, readOnly: cfg.ReadOnly || cfg.Store.ReadOnly(),
+		st: cfg.Store, sp: sp, log: cfg.Log, now: time.Now, readOnly: cfg.ReadOnly || cfg.Store.ReadOnly(), follows: cfg.Store.Watching(),
 		version: cfg.Version, refused: &refusals{}, commitTrees: cfg.CommitTrees, maxOpen: maxOpen,
-		sessions: map[string]*session{}, rows: map[string]row{}, ids: map[string]string{},
+		sessions: map[string]*session{}, rows: map[string]row{}, ids: map[string]string{}, missed: map[goneName]bool{},
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
@@ -163,6 +166,7 @@ func (t *tree) loadRows(ctx context.Context) error {
 	}
 	for i := range t.views {
 		t.views[i].mtime = latest(t.made, t.lists[0].mtime)
+		t.views[i].first, t.views[i].times = t.views[i].mtime, nil
 	}
 	return nil
 }
@@ -193,6 +197,7 @@ func (t *tree) noteRowLocked(id string, archived bool, updated time.Time, f face
 	}
 	if !known || old.archived != archived {
 		t.touchListLocked(r, archived)
+		t.cameLocked(r, goneName{t.listOf(archived), n.name})
 	}
 	t.touchViewsLocked(r, id, old, n)
 	t.touchRowLocked(r, id)
@@ -241,6 +246,29 @@ func (t *tree) touchListLocked(r *record, archived bool) {
 	r.listings = append(r.listings, t.listOf(archived))
 }
 
+// maxMissed bounds how many names of sessions/ and archived/ the kernel may
+// keep as missing at a time.
+const maxMissed = 1024
+
+// missedLocked is the answer to a question for a name that is in neither.
+// Requires t.mu.
+func (t *tree) missedLocked(archived bool, name string) (vnode.Found, error) {
+	if !t.follows || len(t.missed) >= maxMissed {
+		return vnode.Found{}, vnode.NotFound
+	}
+	t.missed[goneName{t.listOf(archived), name}] = true
+	return vnode.Found{Absent: long}, vnode.NotFound
+}
+
+// cameLocked notes that a name came that the kernel may hold to be missing.
+// Requires t.mu.
+func (t *tree) cameLocked(r *record, n goneName) {
+	if t.missed[n] {
+		delete(t.missed, n)
+		r.gone = append(r.gone, n)
+	}
+}
+
 // touchIndex notes that index.json changed. The registry takes a change over
 // after the session has, so this is part of publishing.
 func (t *tree) touchIndex() {
@@ -255,7 +283,7 @@ func (t *tree) touchIndex() {
 // Requires t.mu.
 func (t *tree) touchRowLocked(r *record, id string) {
 	if s := t.sessions[id]; s != nil {
-		r.changed = append(r.changed, s.dir)
+		r.dirs = append(r.dirs, s.dir)
 	}
 }
 
@@ -338,7 +366,7 @@ func (t *tree) find(archived bool, name string) (vnode.Found, error) {
 	defer t.mu.Unlock()
 	id, ok := t.ids[name]
 	if !ok || t.rows[id].archived != archived {
-		return vnode.Found{}, vnode.NotFound
+		return t.missedLocked(archived, name)
 	}
 	s := t.sessionLocked(id)
 	t.noteUsed(s)

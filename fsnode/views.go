@@ -82,7 +82,9 @@ func (k viewKind) place(id string, r row) viewPlace {
 type viewState struct {
 	list  *vnode.List
 	mtime time.Time
-	dirs  map[string]*viewDir // by name, "" for the view's own; nil: not made yet
+	first time.Time            // of its directories that have not changed since the start
+	times map[string]time.Time // of those that have
+	dirs  map[string]*viewDir  // by name, "" for the view's own; nil: not made yet
 }
 
 // viewDir is one directory of links.
@@ -116,7 +118,7 @@ func (t *tree) newViews() *vnode.List {
 			},
 		}
 		t.place(l, v)
-		t.views[i].list, t.views[i].mtime = v, t.made
+		t.views[i].list, t.views[i].mtime, t.views[i].first = v, t.made, t.made
 		table = append(table, vnode.Row{Name: k.name, Found: vnode.Found{Node: v}})
 	}
 	l.Entries, l.Find = table.Entries, table.Find
@@ -175,12 +177,35 @@ func (t *tree) touchViewsLocked(r *record, id string, old, cur row) {
 		}
 		v := &t.views[i]
 		v.dirs, v.mtime = nil, tick(v.mtime, t.now())
+		if v.times == nil {
+			v.times = map[string]time.Time{}
+		}
+		v.times[a.dir], v.times[b.dir] = v.mtime, v.mtime
 		r.listings = append(r.listings, v.list)
+		if a.dir != "" && a.dir != b.dir {
+			r.gone = append(r.gone, goneName{v.list, a.dir}) // it may have been the last one there
+		}
 		for _, dir := range []string{a.dir, b.dir} {
-			if l := knownList(v.list, dir); dir != "" && l != nil {
-				r.listings = append(r.listings, l)
+			if dir != "" {
+				r.known = r.andKnown(v.list, dir)
 			}
 		}
+	}
+}
+
+// andKnown is r's known, and the directory of a name if the kernel knows it.
+func (r *record) andKnown(dir *vnode.List, name string) func(func(*vnode.List)) *record {
+	before := r.known
+	return func(barrier func(*vnode.List)) *record {
+		more := &record{}
+		if before != nil {
+			more = before(barrier)
+		}
+		barrier(dir)
+		if l := knownList(dir, name); l != nil {
+			more.listings = append(more.listings, l)
+		}
+		return more
 	}
 }
 
@@ -263,8 +288,8 @@ func (t *tree) viewEntries(i int, dir string) []fuse.DirEntry {
 	return nil
 }
 
-// findViewDir returns views/<view>/<name>/. Nothing of it is kept: it is
-// another object at each lookup, and the kernel keeps the first.
+// findViewDir returns views/<view>/<name>/. Nothing of it is kept: it is made
+// at a lookup, and found again for as long as the kernel knows it.
 func (t *tree) findViewDir(i int, name string) (vnode.Found, error) {
 	there := func() bool {
 		t.freshProjects(i)
@@ -275,14 +300,23 @@ func (t *tree) findViewDir(i int, name string) (vnode.Found, error) {
 	if !there() {
 		return vnode.Found{}, vnode.NotFound
 	}
-	stat := t.viewStat(i)
+	if l := knownList(t.views[i].list, name); l != nil {
+		return vnode.Found{Node: l}, nil
+	}
+	policy := policyOf(kindGroup, true)
+	if i == viewProject {
+		policy = policyOf(kindAsked, true)
+	}
 	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, ID: viewDirIdent(i, name), Policy: policyOf(kindAsked, true),
-			Stat: func(ctx context.Context) (vnode.Stat, error) {
+		Base: vnode.Base{Env: t.env, ID: viewDirIdent(i, name), Policy: policy,
+			Stat: func(context.Context) (vnode.Stat, error) {
 				if !there() {
 					return vnode.Stat{}, vnode.Stale
 				}
-				return stat(ctx)
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				v := &t.views[i]
+				return vnode.Stat{Perm: 0o700, MTime: latest(v.first, v.times[name]), UID: t.uid, GID: t.gid}, nil
 			}},
 		Tag: t, Up: t.views[i].list,
 		Entries: func(context.Context) ([]fuse.DirEntry, error) { return t.viewEntries(i, name), nil },

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -19,11 +20,21 @@ type Env struct {
 	// Hush is Fail without the record, for questions that are asked all the
 	// time and whose answer may be no. Required.
 	Hush func(err error) syscall.Errno
+	// Epoch, when not nil, has the kernel ask again for every name at its next
+	// use. It waits for nobody and may be called from any request. It is set
+	// before anything is served and not changed afterwards.
+	Epoch func()
+	// Handleless tells that the kernel opens files without asking: a read
+	// comes without a handle, and what is read stays with the kernel until it
+	// is notified. Only for a tree that nothing is written through.
+	Handleless bool
 	// Beneath is a directory of the filesystem whose figures statfs gives.
 	Beneath string
 	// Killed reports whether the process that sent a request is dying by a
 	// signal; nil asks the kernel.
 	Killed func(pid uint32) bool
+
+	last lastText
 }
 
 // Node is a node of one of this package's kinds.
@@ -46,7 +57,7 @@ type Base struct {
 	// Stat tells the attributes. It never waits for more than one small file.
 	Stat func(ctx context.Context) (Stat, error)
 	// LookupStat, when not nil, answers in the place of Stat what comes with
-	// a name; it may be an estimate where Policy.Lookup is 0.
+	// a name; it may be an estimate, and the kernel does not keep it.
 	LookupStat func(ctx context.Context) (Stat, error)
 
 	placed atomic.Bool
@@ -137,18 +148,26 @@ func (b *Base) fail(ctx context.Context, op, name string, err error) syscall.Err
 // describe fills the answer to LOOKUP and to what creates a name.
 func describe(ctx context.Context, n Node, out *fuse.EntryOut) error {
 	b := n.base()
-	stat := b.LookupStat
-	if stat == nil {
-		stat = b.Stat
+	stat, lookup := b.Stat, b.Policy.Lookup
+	if b.LookupStat != nil {
+		stat, lookup = b.LookupStat, 0
 	}
 	st, err := stat(ctx)
 	if err != nil {
 		return err
 	}
 	st.fill(&out.Attr, n.fileType(), b.number())
-	out.SetEntryTimeout(b.Policy.Entry)
-	out.SetAttrTimeout(b.Policy.Lookup)
+	out.SetEntryTimeout(b.Policy.entry(b.Env))
+	out.SetAttrTimeout(lookup)
 	return nil
+}
+
+// entry is how long a name stays in this tree.
+func (p Policy) entry(env *Env) time.Duration {
+	if p.Moves && env.Epoch == nil {
+		return 0
+	}
+	return p.Entry
 }
 
 func (b *Base) getattr(ctx context.Context, fileType uint32, out *fuse.AttrOut) syscall.Errno {

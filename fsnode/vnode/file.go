@@ -81,6 +81,9 @@ type handle struct {
 // errno of a refusal must come out of write(2), and the kernel may then be
 // notified of the file from within the write.
 func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	if f.Env.Handleless {
+		return &glimpse{f}, 0, 0
+	}
 	h := &handle{f: f, appending: flags&syscall.O_APPEND != 0}
 	if flags&syscall.O_ACCMODE == syscall.O_RDONLY {
 		if _, err := f.Stat(ctx); err != nil {

@@ -3,6 +3,7 @@ package vnode
 import (
 	"context"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -41,6 +42,10 @@ type Found struct {
 	Foreign  fs.InodeEmbedder
 	Identity string
 	Policy   Policy
+	// Absent comes with NotFound, and is how long the kernel may keep that
+	// the name is not there. Whoever sets it tells the kernel of the name when
+	// it comes.
+	Absent time.Duration
 }
 
 func (l *List) fileType() uint32 { return syscall.S_IFDIR }
@@ -61,19 +66,19 @@ func (l *List) answer(ctx context.Context, f Found, out *fuse.EntryOut) (*fs.Ino
 		}
 		out.Attr = a.Attr
 	}
-	out.SetEntryTimeout(f.Policy.Entry)
+	out.SetEntryTimeout(f.Policy.entry(l.Env))
 	out.SetAttrTimeout(f.Policy.Lookup)
 	return in, nil
 }
 
-// Lookup finds a name. What is not there is not cached: a change by anybody
-// may bring it.
+// Lookup finds a name. The timeout of an answer that there is none is in out.
 func (l *List) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	if len(name) > maxName {
 		return nil, syscall.ENAMETOOLONG
 	}
 	f, err := l.Find(ctx, name)
 	if err != nil {
+		out.SetEntryTimeout(f.Absent)
 		return nil, l.Env.Hush(err)
 	}
 	in, err := l.answer(ctx, f, out)

@@ -69,6 +69,9 @@ type PassConfig struct {
 	// NoPassthrough keeps file data going through the daemon where the kernel
 	// could read and write the disk's files itself.
 	NoPassthrough bool
+	// Handleless tells that the kernel opens files without asking, see
+	// Env.Handleless.
+	Handleless bool
 }
 
 // PassGroup is a set of Pass trees on one disk, a session's workdir and
@@ -118,6 +121,7 @@ type Pass struct {
 
 	mu   sync.Mutex
 	open []*passHandle // what is open of this node
+	told passMark      // what was told of a file last, where handleless
 }
 
 // NewPass returns the root node of the tree that cfg describes. It may be any

@@ -54,6 +54,7 @@ func (p *Pass) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 		st, err := passStat(ref.fd)
 		if err == nil {
 			passAttr(st, &out.Attr)
+			p.voidPages(ref, st)
 		}
 		return err
 	})
@@ -62,6 +63,22 @@ func (p *Pass) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 		return 0
 	}
 	return errno
+}
+
+// voidPages has the kernel drop the pages of a file that was written to and
+// has its size and its time back. It sees for itself when one of them differs,
+// and otherwise an open makes it ask again.
+func (p *Pass) voidPages(ref passRef, st *unix.Statx_t) {
+	if !ref.cfg.Handleless || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return
+	}
+	p.mu.Lock()
+	old, cur := p.told, markOf(st)
+	p.told = cur
+	p.mu.Unlock()
+	if old.ctime != cur.ctime && old.size == cur.size && old.mtime == cur.mtime {
+		_ = p.NotifyContent(0, 0)
+	}
 }
 
 // absentAttr fills the attributes of a root directory that is not there.

@@ -15,6 +15,8 @@ type Snap struct {
 	Base
 	// Take returns the text of now.
 	Take func() []byte
+
+	look lookText // where nobody opens it
 }
 
 func (f *Snap) fileType() uint32 { return syscall.S_IFREG }
@@ -25,6 +27,9 @@ type snapHandle struct{ text []byte }
 func (f *Snap) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	if flags&syscall.O_ACCMODE != syscall.O_RDONLY {
 		return nil, 0, f.fail(ctx, "open", "", Immutable)
+	}
+	if f.Env.Handleless {
+		return &f.look, 0, 0
 	}
 	return &snapHandle{f.Take()}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 }
@@ -38,6 +43,12 @@ func (h *snapHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadR
 // Getattr answers with the attributes, with the size of a handle's own text.
 func (f *Snap) Getattr(ctx context.Context, fh fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	errno := f.getattr(ctx, syscall.S_IFREG, out)
+	if f.Env.Handleless && errno == 0 {
+		size, at := f.look.take(f.Take())
+		out.Size, out.Blocks = uint64(size), uint64(size+511)/512
+		out.SetTimes(&at, &at, &at)
+		return 0
+	}
 	if h, ok := fh.(*snapHandle); ok && errno == 0 {
 		out.Size = uint64(len(h.text))
 		out.Blocks = (out.Size + 511) / 512

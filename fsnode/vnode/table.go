@@ -3,6 +3,7 @@ package vnode
 import (
 	"context"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
@@ -30,14 +31,20 @@ func (t Table) Entries(context.Context) ([]fuse.DirEntry, error) {
 	return out, nil
 }
 
-// Find returns the node of a name that is there.
+// Find returns the node of a name that is there. A name that is not in the
+// table never will be: where the directory has nothing else, the kernel need
+// not ask for it again.
 func (t Table) Find(_ context.Context, name string) (Found, error) {
 	for _, r := range t {
-		if r.Name == name && (r.Show == nil || r.Show()) {
+		switch {
+		case r.Name != name:
+		case r.Show == nil || r.Show():
 			return r.Found, nil
+		default:
+			return Found{}, NotFound
 		}
 	}
-	return Found{}, NotFound
+	return Found{Absent: time.Hour}, NotFound
 }
 
 // Has reports whether the table has a name, there at the moment or not.

@@ -142,6 +142,11 @@ func (l *List) Rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 	if err := l.rename(ctx, name, parent, newName, flags); err != nil {
 		return l.fail(ctx, "rename", name, err)
 	}
+	// The kernel moves the name when it has the answer, whatever the rename
+	// meant, and keeps it for as long as it was good in its old place.
+	if l.Env.Epoch != nil {
+		l.Env.Epoch()
+	}
 	return 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -272,11 +273,24 @@ func TestReadAnswersTheCurrentText(t *testing.T) {
 	}
 }
 
-func TestNoNegativeCaching(t *testing.T) {
-	y := newToy(t, func(y *toy) Table { return nil })
-	out, errno := y.lookup(1, "x")
-	if errno != syscall.ENOENT || out.EntryTimeout() != 0 {
-		t.Errorf("%v, kept for %v", errno, out.EntryTimeout())
+func TestWhatIsMissingIsKeptWhereItNeverComes(t *testing.T) {
+	y := newToy(t, func(y *toy) Table { return Table{{Name: "hidden", Show: func() bool { return false }}} })
+	if out, errno := y.lookup(1, "x"); errno != syscall.ENOENT || out.EntryTimeout() == 0 {
+		t.Errorf("a name that is not in the table: %v, kept for %v", errno, out.EntryTimeout())
+	}
+	if out, errno := y.lookup(1, "hidden"); errno != syscall.ENOENT || out.EntryTimeout() != 0 {
+		t.Errorf("a name that may come: %v, kept for %v", errno, out.EntryTimeout())
+	}
+}
+
+func TestNamesThatMoveNeedAnEpoch(t *testing.T) {
+	p, env := Policy{Entry: time.Hour, Moves: true}, &Env{}
+	if got := p.entry(env); got != 0 {
+		t.Errorf("without an epoch kept for %v", got)
+	}
+	env.Epoch = func() {}
+	if got := p.entry(env); got != time.Hour {
+		t.Errorf("with one kept for %v", got)
 	}
 }
 
