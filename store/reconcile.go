@@ -186,23 +186,24 @@ func (t *tx) sweepNodes() (fixed int, err error) {
 }
 
 // toLookAt reports whether a session waits for attend's first look.
-func (s *Store) toLookAt(se *session) bool {
-	return s.opt.Reconcile != ReconcileNever && !s.opt.ReadOnly && !se.looked.Load()
-}
+func (s *Store) toLookAt(se *session) bool { return !s.opt.ReadOnly && !se.looked.Load() }
 
 // attend does what a dead process left undone in a session, when it is loaded:
-// a deletion that was cut off is finished, and at a store's first look, if it
-// reconciles, replies that a dead worker left are ended (reference 8.4). Open
-// does neither: it reads no history. What cannot be done now, because somebody
-// is at work, is left; the snapshot that is returned is right in any case.
+// a deletion that was cut off is finished, and at a store's first look also a
+// rewind's restoration of files and, if the store reconciles, the replies that
+// a dead worker left (reference 8.4). Open does none of it: it reads no history.
+// What cannot be done now, because somebody is at work, is left; the snapshot
+// that is returned is right in any case.
 func (s *Store) attend(ctx context.Context, se *session, sn *Snapshot) *Snapshot {
 	if s.opt.ReadOnly || !sn.Openable || sn.Legacy {
 		return sn
 	}
-	if sn.pending != nil && sn.pending.err == nil {
-		s.tolerate("finish deletion", sn.ID, s.finishDeleteNodes(ctx, sn.ID, readWait))
+	first := se.looked.CompareAndSwap(false, true)
+	if sn.pending != nil && sn.pending.err == nil || first && s.rewindUnfinished(sn) {
+		// The change does it before anything of its own (tx.open).
+		s.tolerate("finish what a crash cut off", sn.ID, s.finishDeleteNodes(ctx, sn.ID, readWait))
 	}
-	if s.toLookAt(se) && se.looked.CompareAndSwap(false, true) && sn.hasUnended() {
+	if first && s.opt.Reconcile != ReconcileNever && sn.hasUnended() {
 		s.tolerate("sweep nodes", sn.ID, s.change(ctx, "sweep nodes", sn.ID, readWait, func(t *tx) error {
 			if t.runActive() || t.sn.workerAlive() || s.opt.Reconcile == ReconcileAuto && t.mayBeAlive() {
 				return nil
@@ -215,6 +216,17 @@ func (s *Store) attend(ctx context.Context, se *session, sn *Snapshot) *Snapshot
 		return now
 	}
 	return sn
+}
+
+// rewindUnfinished reports whether a crash cut off a rewind's restoration of
+// files.
+func (s *Store) rewindUnfinished(sn *Snapshot) bool {
+	if _, err := s.fs.Lstat(filepath.Join(layout.RecoveryDir(sn.Dir, sn.ID), "intents")); err != nil {
+		return false
+	}
+	t := &tx{s: s, se: &session{id: sn.ID}, sn: sn}
+	unfinished, err := t.recovery().Unfinished()
+	return err != nil || unfinished
 }
 
 // tolerate logs why something that can wait was not done.

@@ -52,6 +52,27 @@ func (t *Tree) Replay(ctx context.Context, project string, committed func(Intent
 	return out, nil
 }
 
+// Unfinished reports whether there is something for Replay to do: a restoration
+// of this program's that a crash, or an error, left unfinished.
+func (t *Tree) Unfinished() (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids, err := t.intents()
+	if err != nil {
+		return false, fmt.Errorf("replay: %w", err)
+	}
+	for _, id := range ids {
+		r, err := t.readIntent(id)
+		if err != nil {
+			return false, fmt.Errorf("replay: %w", err)
+		}
+		if r != nil && r.Writer == writerName && !(r.Phase.final() && r.Clean) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // replayOne carries on one intent, read again under its lock.
 func (t *Tree) replayOne(ctx context.Context, id, project string, committed func(Intent) (bool, error)) (r *record, err error) {
 	unlock, err := t.lockFiles(ctx, id)
