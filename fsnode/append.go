@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sessionfs/sessionfs/fsnode/spool"
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
@@ -98,6 +99,8 @@ func (d *draft) Apply(ctx context.Context) error {
 		return nil // an empty text is no message
 	}
 	switch {
+	case d.what != messageFile && !utf8.ValidString(text):
+		return vnode.NotText // the record is JSON, which cannot hold it
 	case d.node != "" && d.what == messageFile:
 		err = &store.Error{Code: store.Conflict, Op: "append", Session: d.s.id, Ref: d.node, Err: errors.New("the message has been appended already; open the file again for another one")}
 	case d.node != "":

@@ -16,8 +16,8 @@ import (
 	"github.com/sessionfs/sessionfs/store"
 )
 
-// commits/ is read from the session's repository at each use: other programs
-// commit there, and nobody is told. It takes no lock of the session.
+// commits/ is read from the session's repository when it is asked for, and the
+// kernel is told of each commit, by whomever. It takes no lock of the session.
 
 // history is a session's commits, oldest first, as they were at a tip.
 type history struct {
@@ -27,9 +27,9 @@ type history struct {
 }
 
 // newCommits makes commits/.
-func (s *session) newCommits(d *derived) *vnode.List {
+func (s *session) newCommits(d *derived, watched bool) *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("dir", "commits"), Gen: s.gen, Policy: policyOf(kindFresh, true)},
+		Base: vnode.Base{Env: s.t.env, ID: s.ident("dir", "commits"), Gen: s.gen, Policy: policyOf(kindDirectory, watched)},
 		Tag:  s, Up: s.dir,
 	}
 	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
@@ -71,9 +71,9 @@ func (s *session) newCommits(d *derived) *vnode.List {
 		}
 		c := h.commits[pos-1]
 		if s.t.commitTrees {
-			return s.findCommitTree(ctx, l, h.repo, c, s.commitIdent(name, c))
+			return s.findCommitTree(ctx, l, h.repo, c, s.commitIdent(name, c), watched)
 		}
-		return s.findCommitText(l, h.repo, c, s.commitIdent(name, c)), nil
+		return s.findCommitText(l, h.repo, c, s.commitIdent(name, c), watched), nil
 	}
 	s.place(l)
 	return l
@@ -148,14 +148,32 @@ func (s *session) history(ctx context.Context, d *derived) (*history, error) {
 	return h, nil
 }
 
-// noteCommit notes that the session's history grew by a commit of this
-// process.
+// noteCommit notes that the session's history has another tip.
 func (s *session) noteCommit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.files.Load(); f != nil {
-		s.pend.add(&record{listings: []*vnode.List{f.derived.commits}})
+		s.pend.add(&record{parents: []*vnode.List{s.dir}, listings: []*vnode.List{f.derived.commits},
+			known: func(func(*vnode.List)) *record { return s.lostCommits(f.derived) }})
 	}
+}
+
+// lostCommits finds the names of commits that the kernel knows and that are
+// not in the history any more, because somebody wrote it anew.
+func (s *session) lostCommits(d *derived) *record {
+	r := &record{}
+	known := d.commits.Children()
+	if len(known) == 0 {
+		return r
+	}
+	h, err := s.history(context.Background(), d)
+	for name := range known {
+		pos, ok := messagePos(name)
+		if err != nil || !ok || pos > len(h.commits) || s.t.commitName(pos, h.commits[pos-1]) != name {
+			r.gone = append(r.gone, goneName{d.commits, name})
+		}
+	}
+	return r
 }
 
 // commitText is what a commit's file shows: hash, time, message and the paths
@@ -184,13 +202,13 @@ func commitText(ctx context.Context, repo *store.Commits, c store.Commit) ([]byt
 }
 
 // findCommitText returns a commit's text.
-func (s *session) findCommitText(dir *vnode.List, repo *store.Commits, c store.Commit, ident string) vnode.Found {
+func (s *session) findCommitText(dir *vnode.List, repo *store.Commits, c store.Commit, ident string, watched bool) vnode.Found {
 	k := s.key("commit", c.Hash)
 	text := func(ctx context.Context) ([]byte, error) {
 		return s.t.texts.text(k, func() ([]byte, error) { return commitText(context.WithoutCancel(ctx), repo, c) })
 	}
 	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindCommit, true),
+		Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindCommit, watched),
 			Stat: func(ctx context.Context) (vnode.Stat, error) {
 				b, err := text(ctx)
 				if err != nil {
@@ -212,13 +230,13 @@ func (s *session) commitStat(c store.Commit, perm uint32, size int64) vnode.Stat
 }
 
 // findCommitTree returns a commit's directory, the tree at that commit.
-func (s *session) findCommitTree(ctx context.Context, dir *vnode.List, repo *store.Commits, c store.Commit, ident string) (vnode.Found, error) {
+func (s *session) findCommitTree(ctx context.Context, dir *vnode.List, repo *store.Commits, c store.Commit, ident string, watched bool) (vnode.Found, error) {
 	top, err := repo.Top(context.WithoutCancel(ctx), c.Hash)
 	if err != nil {
 		return vnode.Found{}, err
 	}
 	t := &commitTree{s: s, repo: repo, commit: c}
-	return vnode.Found{Node: t.dir(dir, ident, top, policyOf(kindCommit, true))}, nil
+	return vnode.Found{Node: t.dir(dir, ident, top, policyOf(kindCommit, watched))}, nil
 }
 
 // commitTree is the files at a commit. They are read from the object store

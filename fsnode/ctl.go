@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
 	"github.com/sessionfs/sessionfs/store"
@@ -120,10 +121,13 @@ type commands struct {
 func (c *commands) Run(ctx context.Context, line string) error {
 	word, rest, err := cutWord(line)
 	var result string
-	if err == nil {
-		result, err = c.do(ctx, word, rest)
-	} else {
+	switch {
+	case err != nil:
 		err = c.invalid(line, err)
+	case !utf8.ValidString(line):
+		word, err = strings.ToValidUTF8(word, "?"), vnode.NotText
+	default:
+		result, err = c.do(ctx, word, rest)
 	}
 	c.s.ctl.note(word, result, err, c.s.t.now())
 	c.file.Changed() // written by direct I/O, so this waits for nobody

@@ -34,7 +34,7 @@ func (s *session) newDerived(watched bool) *derived {
 		return render.DOT(v.sn.Index, v.sn.Head, s.labels(v), v.sn.BranchNames()), nil
 	})
 	d.dag = s.newDAG(watched)
-	d.commits = s.newCommits(d)
+	d.commits = s.newCommits(d, watched)
 	return d
 }
 

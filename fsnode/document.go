@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/sessionfs/sessionfs/fsnode/spool"
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
@@ -183,6 +184,9 @@ func (m *messageText) shown(context.Context) ([]byte, error) {
 func (m *messageText) apply(ctx context.Context, raw []byte) error {
 	if len(raw) == 0 {
 		return nil
+	}
+	if !utf8.Valid(raw) {
+		return vnode.NotText // the record is JSON, which cannot hold it
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -85,6 +85,8 @@ func errnoOfRefusal(r vnode.Refusal) (syscall.Errno, store.Code) {
 		return syscall.EPERM, store.Immutable
 	case vnode.BadOffset, vnode.OneLine, vnode.BadSize, vnode.BadFlags:
 		return syscall.EINVAL, store.Invalid
+	case vnode.NotText:
+		return syscall.EILSEQ, store.Invalid
 	case vnode.TooLarge:
 		return syscall.EFBIG, store.TooLarge
 	case vnode.NotFound:

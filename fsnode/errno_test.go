@@ -84,6 +84,8 @@ func TestErrnoOfOtherErrors(t *testing.T) {
 		{fmt.Errorf("x: %w", vnode.BadOffset), syscall.EINVAL, store.Invalid},
 		{vnode.BadSize, syscall.EINVAL, store.Invalid},
 		{vnode.BadFlags, syscall.EINVAL, store.Invalid},
+		{vnode.OneLine, syscall.EINVAL, store.Invalid},
+		{vnode.NotText, syscall.EILSEQ, store.Invalid},
 		{vnode.TooLarge, syscall.EFBIG, store.TooLarge},
 		{vnode.NotFound, syscall.ENOENT, store.NotFound},
 		{vnode.Stale, syscall.ESTALE, store.Conflict},

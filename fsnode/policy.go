@@ -48,7 +48,7 @@ func policyOf(k kind, watched bool) vnode.Policy {
 		return vnode.Policy{} // nobody notifies: ask at each use
 	}
 	switch k {
-	case kindConstant, kindLive, kindRecord, kindMessage, kindBranchLink:
+	case kindConstant, kindLive, kindRecord, kindMessage, kindBranchLink, kindCommit:
 		return vnode.Policy{Entry: long, Lookup: long, Attr: long, Keep: true}
 	case kindDirectory, kindSession:
 		return vnode.Policy{Entry: long, Lookup: long, Attr: long}
@@ -58,8 +58,6 @@ func policyOf(k kind, watched bool) vnode.Policy {
 		return vnode.Policy{Entry: long, Moves: true, Lookup: long, Attr: long}
 	case kindFresh:
 		return vnode.Policy{Entry: long}
-	case kindCommit:
-		return vnode.Policy{Lookup: long, Attr: long, Keep: true}
 	case kindScratch, kindAsked:
 		return vnode.Policy{}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -128,11 +129,48 @@ func (w *watcher) addSession(id, dir string) bool {
 	if _, err := w.s.fs.Lstat(history); err != nil {
 		return true // its coming is an event of dir
 	}
-	if !w.watchDir(history, id) {
+	if !w.watchDir(history, id) || !w.watchRefs(id, dir) {
 		w.dropSession(id)
 		return false
 	}
 	return true
+}
+
+// gitDir is the name of a session's repository.
+const gitDir = ".git"
+
+// watchRefs watches where a commit in a session's repository shows: HEAD and
+// packed-refs, refs/heads, and the directory of the ref that HEAD names. A
+// repository that is not there, or not a directory, has no commits.
+func (w *watcher) watchRefs(id, dir string) bool {
+	git := filepath.Join(dir, gitDir)
+	heads := filepath.Join(git, "refs", "heads")
+	dirs := []string{git, heads}
+	head, _ := w.s.fs.ReadFile(filepath.Join(git, "HEAD"))
+	if ref, ok := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: "); ok && filepath.IsLocal(ref) {
+		if d := filepath.Join(git, filepath.Dir(ref)); d != heads {
+			dirs = append(dirs, d)
+		}
+	}
+	for _, d := range dirs {
+		if fi, err := w.s.fs.Lstat(d); err == nil && fi.IsDir() && !w.watchDir(d, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// inGit reports whether a path lies in a session's .git.
+func inGit(path string) bool { return strings.Contains(path, "/"+gitDir+"/") }
+
+// tellsOfCommit reports whether an event in a session's .git may mean that its
+// branch has got another commit.
+func tellsOfCommit(path string) bool {
+	if !inGit(path) || strings.HasSuffix(path, ".lock") {
+		return false
+	}
+	name := filepath.Base(path)
+	return name == "HEAD" || name == "packed-refs" || strings.Contains(path, "/"+gitDir+"/refs/")
 }
 
 // dropSession ends one addSession: with the last, history/ is watched no more.
@@ -143,7 +181,7 @@ func (w *watcher) dropSession(id string) {
 	if w.refs[id] <= 0 {
 		delete(w.refs, id)
 		for dir, owner := range w.dirs {
-			if owner == id && filepath.Base(dir) == historyDir {
+			if owner == id && (filepath.Base(dir) == historyDir || inGit(dir+"/")) {
 				unwatch = append(unwatch, dir)
 				delete(w.dirs, dir)
 			}
@@ -211,7 +249,13 @@ func (w *watcher) event(ev fsnotify.Event) {
 		}
 		return
 	}
-	if filepath.Base(dir) == historyDir || name == metaFile || name == historyDir || name == ".git" {
+	if inGit(dir + "/") {
+		if tellsOfCommit(ev.Name) {
+			w.session(id, ev.Name)
+		}
+		return
+	}
+	if filepath.Base(dir) == historyDir || name == metaFile || name == historyDir || name == gitDir {
 		w.session(id, ev.Name)
 	}
 }
@@ -260,6 +304,9 @@ func (w *watcher) lookSession(id string) {
 		}
 		w.mu.Unlock()
 		w.s.look(context.Background(), id, files)
+		if slices.ContainsFunc(files, tellsOfCommit) {
+			w.s.publish(context.Background(), &Change{ID: id, Commit: true, Foreign: true})
+		}
 	}
 }
 
@@ -355,6 +402,7 @@ func (w *watcher) rewatch(id string, place layout.Place) {
 	if fi, err := os.Lstat(history); err == nil && fi.IsDir() {
 		w.watchDir(history, id)
 	}
+	w.watchRefs(id, place.Dir)
 }
 
 // differs reports whether the disk is not what the snapshot shows: by its

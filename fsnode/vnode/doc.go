@@ -40,6 +40,8 @@ const (
 	BadFlags Refusal = "this kind of rename is not supported here"
 	// TooLarge: a value over its limit.
 	TooLarge Refusal = "the value is too large"
+	// NotText: what should be a text has bytes that are not UTF-8.
+	NotText Refusal = "this is not text: it has bytes that are not UTF-8"
 	// NotFound: no such name.
 	NotFound Refusal = "no such name"
 	// Stale: the name meant something that is not there any more.
