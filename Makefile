@@ -22,7 +22,7 @@ LDFLAGS ?=
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 MAINTAINER ?= sessionfs authors <sessionfs@users.noreply.github.com>
 
-.PHONY: all demo test build install uninstall deb bench lint man clean
+.PHONY: all demo test build install uninstall deb bench gobench lint man clean
 
 all: build
 
@@ -77,7 +77,14 @@ deb:
 	@BIN=bin/deb/sessionfs OUT=bin VERSION='$(VERSION)' SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' \
 		MAINTAINER='$(MAINTAINER)' bash contrib/debian/build.sh
 
+# Every figure of docs/performance.md beside its bound: 15 minutes at most,
+# BENCH=quick 2. BENCHFLAGS='-only ^commit/' and others: bin/bench -help.
 bench:
+	@$(GO) build -trimpath -o bin/bench ./test/bench
+	@bin/bench $(BENCHFLAGS)
+
+# Go's own benchmarks of the hot paths.
+gobench:
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...
 
 # docs/sessionfs.1 is made from docs/sessionfs.1.md; a test compares them.
