@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,19 @@ type refusal struct {
 	errno    string // its name
 	code     store.Code
 	text     string
+	times    int // the same refusal in one session, or beside it
+}
+
+// same reports whether two refusals are one, of different names: a command that
+// tries each file of a session must not push out what others were told.
+func (f refusal) same(g refusal) bool {
+	return f.op == g.op && f.errno == g.errno && f.code == g.code && f.text == g.text && f.place() == g.place()
+}
+
+// place is what a refusal was in: a session, or another directory of the root.
+func (f refusal) place() string {
+	parts := strings.SplitN(f.path, "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
 // refusals are the last operations that were refused.
@@ -39,6 +53,11 @@ type refusals struct {
 func (r *refusals) add(f refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	f.times = 1
+	if i := slices.IndexFunc(r.last, f.same); i >= 0 {
+		f.times += r.last[i].times
+		r.last = slices.Delete(r.last, i, i+1)
+	}
 	if len(r.last) == maxRefusals {
 		r.last = append(r.last[:0], r.last[1:]...)
 	}
@@ -46,7 +65,8 @@ func (r *refusals) add(f refusal) {
 }
 
 // text lists the refusals, newest last: time, operation, path, errno, code and
-// text, separated by tabs.
+// text, separated by tabs. Of one that was repeated it is the last time and
+// path, and the text says how often.
 func (r *refusals) text() ([]byte, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +75,12 @@ func (r *refusals) text() ([]byte, time.Time) {
 	clean := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 	for _, f := range r.last {
 		at = f.time
-		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s\n", f.time.Format(time.RFC3339), f.op, clean.Replace(f.path),
-			f.errno, orDash(string(f.code)), clean.Replace(f.text))
+		times := ""
+		if f.times > 1 {
+			times = fmt.Sprintf(" (%d times)", f.times)
+		}
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\t%s%s\n", f.time.Format(time.RFC3339), f.op, clean.Replace(f.path),
+			f.errno, orDash(string(f.code)), clean.Replace(f.text), times)
 	}
 	return b.Bytes(), at
 }

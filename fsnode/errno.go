@@ -114,8 +114,9 @@ func passed(errno syscall.Errno) bool {
 
 // fail is what every refusal passes through: it is recorded for
 // .sessionfs/errors, and logged where it is a fault rather than a refusal.
-func (t *tree) fail(_ context.Context, op, path string, err error) syscall.Errno {
+func (t *tree) fail(ctx context.Context, op, path string, err error) syscall.Errno {
 	errno, code := errnoOf(err)
+	err = t.copied(ctx, path, err)
 	t.meter.refused.Add(orDash(string(code)), 1)
 	t.refused.add(refusal{time: t.now(), op: op, path: path, errno: unix.ErrnoName(errno), code: code, text: clip(reason(err))})
 	if errno == syscall.EIO && code == "" {

@@ -56,10 +56,14 @@ func (t *tree) mkdir(ctx context.Context, name string) (vnode.Found, error) {
 	if render.EscapeName(id) != name {
 		return vnode.Found{}, &store.Error{Code: store.Invalid, Op: "create session", Session: id, Err: errors.New("not usable as a session id")}
 	}
+	if t.fresh.again(id, processOf(ctx), t.now()) {
+		return vnode.Found{}, &store.Error{Code: store.Immutable, Op: "create session", Session: id, Err: errNoCopy}
+	}
 	err := t.st.CreateSession(ctx, store.NewSession{ID: id, AgentID: "main", Source: "sessionfs", Root: true})
 	if err != nil {
 		return vnode.Found{}, err
 	}
+	t.fresh.note(id, processOf(ctx), t.now())
 	t.refreshRow(ctx, id)
 	return t.find(false, name)
 }

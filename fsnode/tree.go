@@ -85,6 +85,7 @@ type tree struct {
 	later                  *later
 	reaper                 *reaper
 	seen                   seen
+	fresh                  made
 	meter                  meter
 	texts                  *textCache
 	commitTrees            bool // commits/ shows directories

@@ -2,7 +2,9 @@ package editors
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -45,4 +47,29 @@ func TestBytesThatAreNoText(t *testing.T) {
 	}
 	refused(t, m, "append/message.json", put(m.Session(nested, "append", "message.json"), `{"role": "user", "content": "`+"\xff"+`"}`), syscall.EINVAL, "invalid")
 	refused(t, m, "a title", put(m.Session(nested, "fields", "title"), raw), syscall.EINVAL, "invalid")
+}
+
+// TestErrorsOfManyFiles: a command that is refused at each file of a session
+// takes a line or two of .sessionfs/errors, and what others were told stays.
+func TestErrorsOfManyFiles(t *testing.T) {
+	m := start(t, harness.Options{})
+	if err := put(m.Session(retry, "head_id"), "nonsense\n"); !errors.Is(err, syscall.ENOENT) {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if r := harness.Shell(t, m.Dir, `rm -rf sessions/"$1"`, nested); r.Code == 0 {
+			t.Error("rm -rf of a session went well")
+		}
+	}
+	list := read(t, m.Path(".sessionfs", "errors"))
+	lines := strings.Split(strings.TrimSpace(list), "\n")
+	if len(lines) > 5 || !strings.Contains(lines[0], "nonsense") || !strings.Contains(list, " times)\n") {
+		t.Errorf(".sessionfs/errors has %d lines: %.2000s", len(lines), list)
+	}
+	for i := range 150 {
+		_ = put(m.Session(nested, "head_id"), fmt.Sprintf("nonsense %d\n", i))
+	}
+	if lines := strings.Split(strings.TrimSpace(read(t, m.Path(".sessionfs", "errors"))), "\n"); len(lines) != 100 || !strings.Contains(lines[99], "nonsense 149") {
+		t.Errorf("it has %d lines, the last is %q", len(lines), lines[len(lines)-1])
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,27 +78,44 @@ func TestMoveIntoAttachments(t *testing.T) {
 	}
 }
 
-// TestCopyASession: `cp -r sessions/a sessions/b` fails, since a new session is
-// not empty, which cp takes for somebody else's work. It leaves a as it was and
-// b a session without messages.
+// TestCopyASession: `cp -r sessions/a sessions/b` fails, says why, and leaves
+// nothing behind: no message can arrive, and an empty b would look as if it had.
+// What is copied into a session that is there arrives where it can be written.
 func TestCopyASession(t *testing.T) {
 	m := start(t, harness.Options{})
 	if err := put(m.Session(nested, "attachments", "f.txt"), "a file\n"); err != nil {
 		t.Fatal(err)
 	}
 	before, was := conversation(t, m, nested), text(t, m, nested, "title")
-	r := harness.Shell(t, m.Dir, `cp -r sessions/"$1" sessions/b`, nested)
-	if r.Code == 0 {
-		t.Error("cp -r of a session went well")
+	for what, script := range map[string]string{
+		"cp -r":    `cp -r sessions/"$1" sessions/b`,
+		"cp -a":    `cp -a sessions/"$1" sessions/b`,
+		"copytree": `python3 -c 'import shutil, sys; shutil.copytree("sessions/" + sys.argv[1], "sessions/b")' "$1"`,
+	} {
+		if what == "copytree" {
+			if _, err := exec.LookPath("python3"); err != nil {
+				continue
+			}
+		}
+		if r := harness.Shell(t, m.Dir, script, nested); r.Code == 0 {
+			t.Errorf("%s of a session went well", what)
+		}
+		if got := conversation(t, m, nested); got != before {
+			t.Errorf("%s: the session is %s, was %s", what, got, before)
+		}
+		if !soon(func() bool { return !slices.Contains(names(t, m.Path("sessions")), "b") }) {
+			t.Errorf("%s leaves b, with %v", what, stored(t, m, "b"))
+		}
+		if got := read(t, m.Path(".sessionfs", "errors")); !strings.Contains(got, "sessions/b/head\t") || !strings.Contains(got, "taken back") {
+			t.Errorf("%s: the errors are %s", what, got)
+		}
 	}
-	if got := conversation(t, m, nested); got != before {
-		t.Errorf("the session is %s, was %s", got, before)
+	clearFailed(t, m) // of the meta.json that came before it was gone
+	// Who makes a session keeps it, whatever else fails.
+	r := harness.Shell(t, m.Dir, `mkdir sessions/b; ln -s nodes/none sessions/b/head; echo none > sessions/b/head_id; test -d sessions/b`)
+	if r.Code != 0 {
+		t.Errorf("a session that was made by hand is gone: %s", r.Err)
 	}
-	n := stored(t, m, "b")
-	if len(n) != 1 || n["ROOT"].ID == "" || text(t, m, "b", "id") != "b" || text(t, m, "b", "title") != "" {
-		t.Errorf("the copy has %v, meta.json %v", n, meta(t, m, "b"))
-	}
-	pure(t, m, "b")
 	// Into a session that is there, entry by entry, what can be written is.
 	r = harness.Shell(t, m.Dir, `cp -r sessions/"$1"/. sessions/b/`, nested)
 	if r.Code == 0 {
