@@ -57,13 +57,19 @@ func serve(ctx context.Context, m served, signals <-chan os.Signal, t stopTimes,
 	}
 }
 
-// stopBusy asks for an ordinary unmount until it works; false when the time
-// is up or a second signal came.
+// stopBusy asks for an ordinary unmount until it works, and then waits for the
+// server's own end, which needs no detaching any more; false when the time is
+// up before that, or a second signal came.
 func stopBusy(m served, gone <-chan struct{}, signals <-chan os.Signal, t stopTimes) bool {
 	deadline := time.After(t.busy)
 	for {
 		if err := m.Unmount(false); err == nil {
-			return waitGone(gone, t.linger)
+			select {
+			case <-gone:
+			case <-signals:
+			case <-deadline:
+			}
+			return true
 		}
 		select {
 		case <-gone:
@@ -74,15 +80,5 @@ func stopBusy(m served, gone <-chan struct{}, signals <-chan os.Signal, t stopTi
 			return false
 		case <-time.After(t.retry):
 		}
-	}
-}
-
-// waitGone waits for the end of a mount that was unmounted.
-func waitGone(gone <-chan struct{}, limit time.Duration) bool {
-	select {
-	case <-gone:
-		return true
-	case <-time.After(limit):
-		return false
 	}
 }

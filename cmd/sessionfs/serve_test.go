@@ -16,7 +16,8 @@ type fakeMount struct {
 	mu    sync.Mutex
 	busy  int // ordinary unmounts that are refused
 	inUse bool
-	calls []bool // lazy or not, in order
+	slow  time.Duration // from the unmount to the server's end
+	calls []bool        // lazy or not, in order
 	gone  chan struct{}
 }
 
@@ -30,7 +31,9 @@ func (m *fakeMount) Unmount(lazy bool) error {
 		m.busy--
 		return syscall.EBUSY
 	}
-	if !m.inUse {
+	if !m.inUse && len(m.calls) == 1 {
+		time.AfterFunc(m.slow, func() { close(m.gone) })
+	} else if !m.inUse {
 		close(m.gone)
 	}
 	return nil
@@ -49,6 +52,7 @@ func TestServe(t *testing.T) {
 		name    string
 		busy    int
 		inUse   bool
+		slow    time.Duration
 		times   stopTimes
 		signals int
 		gone    bool // unmounted by somebody else
@@ -56,13 +60,14 @@ func TestServe(t *testing.T) {
 	}{
 		{name: "unmounted by another", gone: true, times: patient},
 		{name: "one signal", signals: 1, times: patient},
+		{name: "slow to end", slow: 200 * time.Millisecond, signals: 1, times: patient},
 		{name: "busy for a moment", busy: 3, signals: 1, times: patient},
 		{name: "busy to the end", busy: 1 << 30, signals: 1, times: quick, lazy: true},
 		{name: "second signal", busy: 1 << 30, signals: 2, times: patient, lazy: true},
 		{name: "somebody stands in it", busy: 1 << 30, inUse: true, signals: 2, times: patient, lazy: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := &fakeMount{busy: tt.busy, inUse: tt.inUse, gone: make(chan struct{})}
+			m := &fakeMount{busy: tt.busy, inUse: tt.inUse, slow: tt.slow, gone: make(chan struct{})}
 			if m.inUse {
 				t.Cleanup(func() { close(m.gone) }) // ends serve's own goroutine
 			}
