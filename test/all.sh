@@ -23,7 +23,7 @@ lint() {
 
 # The programs that tests need beside a plain system's, each with the Debian
 # package that has it. The race detector needs the C compiler.
-needs=(cc:gcc vim:vim nano:nano emacs:emacs-nox ed:ed perl:perl patch:patch rsync:rsync busybox:busybox git:git python3:python3 script:bsdutils make:make dpkg-deb:dpkg)
+needs=(cc:gcc vim:vim nano:nano emacs:emacs-nox ed:ed perl:perl patch:patch rsync:rsync busybox:busybox git:git python3:python3 script:bsdutils make:make dpkg-deb:dpkg fusermount3:fuse3 unshare:util-linux)
 
 install_tools() {
 	local missing=() packages=() pair
