@@ -173,12 +173,28 @@ func (t *tx) rewind(ctx context.Context, plan *RewindPlan, files *recovery.Plan,
 	payload.Set("head_version", jsonedit.EncodeInt(version))
 	_, err := t.recovery().Apply(ctx, files, confirm, recovery.ApplyOptions{
 		Payload: payload.Bytes(),
-		Commit:  func(context.Context) error { return t.rewindHead(n.Predecessor) },
+		Commit:  func(context.Context) error { return t.rewindHeadOnce(n.Predecessor, version) },
 	})
+	// What it could not finish, or clear away, is done at the next look, as
+	// after a crash.
+	t.se.replayed = false
+	t.se.looked.Store(false)
 	if err != nil {
 		return t.recoveryFail(plan.Target, err)
 	}
 	return nil
+}
+
+// rewindHeadOnce is rewindHead for a session whose head_version was version:
+// when it fails after the head has moved, or may have, the files must not go
+// back.
+func (t *tx) rewindHeadOnce(to string, version int64) error {
+	err := t.rewindHead(to)
+	now, _ := t.sn.meta.obj.Int("head_version")
+	if err != nil && (now > version || t.sn.unread != nil || t.sn.meta.err != nil) {
+		return errors.Join(err, recovery.ErrUnfinished)
+	}
+	return err
 }
 
 // rewindHead is the head's move of a rewind: a compare-and-set that also

@@ -28,8 +28,9 @@ type ApplyOptions struct {
 	// a crash what Commit was to do; nil is null.
 	Payload []byte
 	// Commit is called when all files are new and before that is final. When
-	// it fails, all files become old again; so it must not fail once its own
-	// change is durable. Nil does nothing.
+	// it fails, all files become old again, except when its error wraps
+	// ErrUnfinished: its own change is there, or may be, and Replay asks. Nil
+	// does nothing.
 	Commit func(context.Context) error
 }
 
@@ -151,7 +152,9 @@ func (t *Tree) run(ctx context.Context, r *record, p *Plan, commit func(context.
 	if err := t.writeIntent(r); err != nil {
 		return t.giveUp(r, err)
 	}
-	if err := t.swapAll(ctx, r, commit); err != nil {
+	if err := t.swapAll(ctx, r, commit); errors.Is(err, ErrUnfinished) {
+		return err
+	} else if err != nil {
 		return errors.Join(err, t.rollBack(r))
 	}
 	r.Phase = PhaseCommitted

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,9 +26,14 @@ const Epoch = 1700000000.0
 // by blanks, and a word may be a quoted Go string. Empty lines and what
 // follows a # at the start of a word are left out.
 //
-//	project ID NAME          a project, bound by "session ... project=ID"
+//	project ID NAME          a project, bound by "session ... project=ID"; its
+//	                         folder is work-ID beside the root
+//	work ID NAME TEXT        a file in a project's folder
 //	session ID [KEY=VALUE].. a session; the lines below it are its; to have a
-//	                         blank in it, "KEY=VALUE" is one quoted word
+//	                         blank in it, "KEY=VALUE" is one quoted word;
+//	                         place=folder puts it into its project's folder, as
+//	                         old versions did, place=history makes it one of
+//	                         the first layout, whose repository is history/
 //	root                     the ROOT node
 //	user|llm ID [<PRED] TEXT a message, after PRED, else after the one before
 //	tool ID [^CALLER] TEXT   a call, of CALLER, else of the message before
@@ -65,7 +71,8 @@ type builder struct {
 
 type project struct {
 	id, name string
-	ids      []string
+	ids      []string // the sessions bound to it
+	old      []string // of these, the ones in its folder
 }
 
 // built is a session being built.
@@ -77,6 +84,7 @@ type built struct {
 	head    string
 	files   map[string]string // node id to file name
 	damage  [][]string
+	first   bool // of the first layout
 }
 
 func (b *builder) build(text string) error {
@@ -142,6 +150,8 @@ func (b *builder) line(what string, args []string) error {
 	case "project":
 		b.projects = append(b.projects, project{id: arg(0), name: arg(1)})
 		return nil
+	case "work":
+		return b.write(filepath.Join(b.folder(arg(0)), filepath.FromSlash(arg(1))), arg(2))
 	case "deleted":
 		return b.write(filepath.Join(b.root, ".deleted", arg(0)),
 			fmt.Sprintf("{\n  \"session_id\": %q,\n  \"deleted_at\": %.1f\n}", arg(0), b.now))
@@ -162,6 +172,9 @@ func (b *builder) write(path, text string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
 }
 
+// folder is a project's working folder.
+func (b *builder) folder(pid string) string { return filepath.Join(filepath.Dir(b.root), "work-"+pid) }
+
 func (b *builder) session(id string, options []string) error {
 	s := &built{id: id, dir: filepath.Join(b.root, id), meta: jsonedit.NewObject(), files: map[string]string{}}
 	set := func(k string, raw []byte) { s.meta.Set(k, raw) }
@@ -171,25 +184,46 @@ func (b *builder) session(id string, options []string) error {
 	set("source", jsonedit.EncodeString("web"))
 	set("created_at", jsonedit.EncodeFloat(b.now))
 	set("updated_at", jsonedit.EncodeFloat(b.now))
+	place, pid := "", ""
 	for _, o := range options {
 		key, value, _ := strings.Cut(o, "=")
-		if key == "project" {
+		switch key {
+		case "project":
+			pid = value
 			set("project_id", jsonedit.EncodeString(value))
-			s.dir = filepath.Join(b.root, "projects", value, id)
-			for i := range b.projects {
-				if b.projects[i].id == value {
-					b.projects[i].ids = append(b.projects[i].ids, id)
-				}
-			}
-			continue
+		case "place":
+			place = value
+		default:
+			set(key, jsonedit.EncodeString(value))
 		}
-		set(key, jsonedit.EncodeString(value))
 	}
+	s.first = place == "history"
+	b.bind(s, pid, place == "folder")
 	b.sessions = append(b.sessions, s)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
 	return gitrepo.Init(context.Background(), s.dir, s.git(b))
+}
+
+// bind gives a session the place that its project has for it.
+func (b *builder) bind(s *built, pid string, folder bool) {
+	if pid == "" {
+		return
+	}
+	s.dir = filepath.Join(b.root, "projects", pid, s.id)
+	if folder {
+		s.dir = filepath.Join(b.folder(pid), ".openprogram", "sessions", s.id)
+	}
+	for i := range b.projects {
+		if b.projects[i].id != pid {
+			continue
+		}
+		b.projects[i].ids = append(b.projects[i].ids, s.id)
+		if folder {
+			b.projects[i].old = append(b.projects[i].old, s.id)
+		}
+	}
 }
 
 func (s *built) git(b *builder) gitrepo.Options {
@@ -298,7 +332,14 @@ func (s *built) commit(b *builder, message string) error {
 	if err := s.writeMeta(); err != nil {
 		return err
 	}
-	r, err := gitrepo.Open(s.dir, s.git(b))
+	dir := s.dir
+	if s.first {
+		dir = filepath.Join(s.dir, "history")
+		if err := os.Rename(filepath.Join(s.dir, ".git"), filepath.Join(dir, ".git")); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	r, err := gitrepo.Open(dir, s.git(b))
 	if err != nil {
 		return err
 	}
@@ -350,10 +391,16 @@ func (b *builder) writeProjects() error {
 		o := jsonedit.NewObject()
 		o.Set("id", jsonedit.EncodeString(p.id))
 		o.Set("name", jsonedit.EncodeString(p.name))
-		o.Set("path", jsonedit.EncodeString(filepath.Join(filepath.Dir(b.root), "work-"+p.id)))
+		o.Set("path", jsonedit.EncodeString(b.folder(p.id)))
 		o.Set("session_ids", jsonedit.EncodeStrings(p.ids))
+		if len(p.old) > 0 { // what says that the folder is the one that is meant
+			o.Set("directory_identity", []byte(`{"device": 1, "inode": 2}`))
+		}
 		all.Set(p.id, o.Bytes())
 		for _, id := range p.ids {
+			if slices.Contains(p.old, id) {
+				continue // recorded nowhere
+			}
 			places.Set(id, jsonedit.EncodeString(filepath.Join(b.root, "projects", p.id, id)))
 		}
 	}

@@ -185,6 +185,9 @@ func (f *faulty) check(e *env, failed error, reads bool) error {
 		if err := sameView(e.ctx, e.s, f.root, f.now, e.opt.State); err != nil {
 			return err
 		}
+		if err := f.o.resume(e.ctx, e.s, f.before, f.after); err != nil {
+			return err
+		}
 		if err := goesOn(e.ctx, e.s, live); err != nil {
 			return err
 		}

@@ -2,7 +2,13 @@ package crash
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +23,8 @@ type env struct {
 	s   *store.Store
 	run *store.Run
 	opt store.Options
+	// plan is the hash of a confirmed plan of a rewind.
+	plan string
 }
 
 // op is an operation that is driven through every point where it can stop.
@@ -41,6 +49,9 @@ type op struct {
 	// asleep is set when nothing is reconciled when the store is opened again:
 	// that would do the operation's work.
 	asleep bool
+	// resumed operations are run once more after what stopped them, which must
+	// bring them to their end; allow holds until then.
+	resumed bool
 	// quiet operations are not acknowledged: an Open succeeds without what it
 	// could not do.
 	quiet bool
@@ -106,7 +117,15 @@ func runOp(name string, turn store.Turn, run func(e *env) error) op {
 
 var errNothingDone = errors.New("nothing was done")
 
-// ops are all operations of the store. A further one is a line here.
+// ops are all operations of the store that change something. A further one is
+// a line here. What is not here, and why:
+//
+//   - Repair takes the store apart and is run again after whatever stopped it;
+//     its own tests do that (store/maintain_test.go).
+//   - ExportTree and Grep write nothing of a store.
+//   - A root of the historic name is renamed by one rename, before there is
+//     anything that could be lost.
+//   - The parts of a turn in other programs' protocol are the interop suite's.
 var ops = []op{
 	{name: "create", spec: talk, run: func(e *env) error {
 		return e.s.CreateSession(e.ctx, store.NewSession{ID: "s3", Title: "third", Root: true})
@@ -154,12 +173,49 @@ var ops = []op{
 		_, err := e.s.Attach(e.ctx, store.AttachSpec{Source: "s2", Target: "b1", Anchor: "s1"})
 		return err
 	}, between: pointerOnly},
+	{name: "finish a deletion", spec: talk, settles: true, prepare: cutDeletion, run: func(e *env) error {
+		_, err := e.s.SetHead(e.ctx, "s1", "a2", store.HeadMove{}) // where it is
+		return err
+	}},
+	{name: "record before a write", spec: work, run: func(e *env) error { return e.s.BeforeWrite(e.ctx, "s1", "a2", workFile(e, "f.txt")) }},
+	{name: "record after a write", spec: work, prepare: func(e *env) error {
+		f := workFile(e, "f.txt")
+		return errors.Join(e.s.BeforeWrite(e.ctx, "s1", "a2", f), put(e, f, "after"))
+	}, run: func(e *env) error { return e.s.AfterWrite(e.ctx, "s1", "a2", workFile(e, "f.txt")) }},
+	{name: "record that nothing was written", spec: work, prepare: func(e *env) error {
+		return e.s.BeforeWrite(e.ctx, "s1", "a2", workFile(e, "f.txt"))
+	}, run: func(e *env) error { return e.s.AbortWrite(e.ctx, "s1", "a2", workFile(e, "f.txt"), "changed its mind") }},
+	{name: "rewind over files", spec: work, prepare: changeFiles, run: func(e *env) error {
+		_, err := e.s.Rewind(e.ctx, "s1", "u2", e.plan)
+		return err
+	}},
+	{name: "migrate out of a folder", spec: oldPlaces, run: migrate("s1"), resumed: true, allow: migrating},
+	{name: "migrate the first layout", spec: oldPlaces, run: migrate("s2"), resumed: true, allow: migrating},
+	{name: "edit on the branch", spec: talk, run: func(e *env) error {
+		_, err := e.s.EditOnBranch(e.ctx, "s1", "u2", "second, in place")
+		return err
+	}, between: tipOnly},
+	{name: "merge meta.json", spec: talk, run: func(e *env) error {
+		sn, err := e.s.Load(e.ctx, "s1")
+		if err != nil {
+			return err
+		}
+		text := strings.Replace(string(sn.MetaJSON()), `"s1", "source"`, `"merged", "x": 1e400, "source"`, 1)
+		text = strings.Replace(text, `"head_id": "a2"`, `"head_id": "a3"`, 1)
+		return e.s.MergeMeta(e.ctx, "s1", store.MetaSeen{Served: [][]byte{sn.MetaJSON()}}, []byte(text))
+	}},
+	{name: "commit at close", spec: talk, closes: true, options: func(o *store.Options) { o.CommitAfter = time.Hour },
+		prepare: func(e *env) error { return e.s.SetField(e.ctx, "s1", "title", "to be committed") },
+		run:     func(e *env) error { return e.s.Close() }},
 	fieldOp("title", "A new title"), fieldOp("group", ""), fieldOp("pinned", "true"), fieldOp("status", "done"),
 	{name: "archive", spec: talk, run: func(e *env) error { return e.s.SetArchived(e.ctx, "s1", true) }},
 	{name: "update", spec: talk, run: func(e *env) error {
 		return e.s.UpdateSession(e.ctx, "s1", []store.KV{{Key: "title", Raw: []byte(`"T"`)}, {Key: "x", Raw: []byte("1e400")}, {Key: "head_id", Raw: []byte(`"a3"`)}})
 	}},
 	{name: "name branch", spec: talk, run: func(e *env) error { return e.s.SetBranchName(e.ctx, "s1", "a2b", "again") }},
+	{name: "rename branch", spec: talk, run: func(e *env) error { return e.s.SetBranchName(e.ctx, "s1", "a3", "front") }},
+	{name: "unarchive", spec: strings.Replace(talk, "field group", "field archived true\n\tfield group", 1),
+		run: func(e *env) error { return e.s.SetArchived(e.ctx, "s1", false) }},
 	{name: "unname branch", spec: talk, run: func(e *env) error { return e.s.DeleteBranchName(e.ctx, "s1", "a3") }},
 	{name: "begin", spec: talk, closes: true, run: func(e *env) (err error) { e.run, err = e.s.Begin(e.ctx, "s1"); return err }},
 	{name: "begin turn", spec: talk, closes: true, run: func(e *env) (err error) {
@@ -196,6 +252,7 @@ var ops = []op{
 	{name: "delete session", spec: talk, run: func(e *env) error { return e.s.DeleteSession(e.ctx, "s2") }, between: intentFirst},
 	{name: "delete session in a project", spec: projects, run: func(e *env) error { return e.s.DeleteSession(e.ctx, "s1") }, between: intentFirst},
 	{name: "remove empty", spec: talk + "\n\tsession s3\n\troot", run: func(e *env) error { return e.s.RemoveEmpty(e.ctx, "s3") }},
+	{name: "remove empty in a project", spec: projects + "\n\tsession s3 project=p1\n\troot", run: func(e *env) error { return e.s.RemoveEmpty(e.ctx, "s3") }},
 	{name: "sweep nodes", spec: talk + "\n\tsession s3\n\tuser w1 q\n\trunning r1 \"\"\n\trunning r2 <w1 half", run: func(e *env) error {
 		n, err := e.s.SweepNodes(e.ctx, "s3")
 		if err == nil && n != 2 {
@@ -211,6 +268,135 @@ var ops = []op{
 	openOp("finish a delete", talk+"\n\tdeleted s2", nil),
 	openOp("rebuild the registry", talk+"\n\tnoindex", nil),
 	openOp("rebuild a broken registry", talk+"\n\tbreak index", nil),
+}
+
+// work is a session whose turn a2 is about to change files of its project.
+const work = `
+	project p1 "Project One"
+	work p1 f.txt "before"
+	work p1 sub/g.txt "to be removed"
+	session s1 project=p1
+	root
+	user u1 "first"
+	llm a1 "answer"
+	user u2 "second"
+	llm a2 "answer two"
+	commit "turn: first"
+`
+
+// oldPlaces are sessions as old versions left them.
+const oldPlaces = `
+	project p1 "Project One"
+	session s1 project=p1 place=folder
+	root
+	user u1 "first"
+	llm a1 "answer"
+	raw workdir/a.txt one
+	commit "turn: first"
+	user u2 "not committed"
+	session s2 place=history
+	root
+	user v1 "hello"
+	llm b1 "hi"
+	commit "turn: hello"
+	user v2 "not committed"
+	session s3
+	root
+	user w1 "hello"
+`
+
+// migrating are findings until a migration has come to its end.
+var migrating = map[string]string{
+	"half_migration": "the journal says how far it has come; the next call goes on from there",
+	"stale_hold":     "the hold of a process that died; the next start of a writable store removes it",
+	"old_layout":     "it waits for its migration",
+	"unmigrated":     "it waits for its migration",
+	"no_repository":  "it waits for its migration",
+}
+
+// migrate moves one session to where it belongs.
+func migrate(id string) func(e *env) error {
+	return func(e *env) error {
+		done, err := e.s.Migrate(e.ctx, nil, id)
+		for _, m := range done {
+			err = errors.Join(err, m.Err)
+		}
+		return err
+	}
+}
+
+func workFile(e *env, name string) string {
+	return filepath.Join(filepath.Dir(e.opt.Root), "work-p1", filepath.FromSlash(name))
+}
+
+// put writes a file, durably, as another program than the store would, but on
+// the store's disk.
+func put(e *env, path, text string) error {
+	f, err := e.opt.FS.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(text))
+	return errors.Join(err, f.Sync(), f.Close(), e.opt.FS.SyncDir(filepath.Dir(path)))
+}
+
+// changeFiles is a turn that changes, removes and makes a file, and the plan to
+// take that back.
+func changeFiles(e *env) error {
+	for name, text := range map[string]string{"f.txt": "after", "sub/g.txt": "", "new/h.txt": "made"} {
+		path := workFile(e, name)
+		if err := e.s.BeforeWrite(e.ctx, "s1", "a2", path); err != nil {
+			return err
+		}
+		var err error
+		switch dir := filepath.Dir(path); {
+		case text == "":
+			err = errors.Join(e.opt.FS.Remove(path), e.opt.FS.SyncDir(dir))
+		default:
+			err = errors.Join(e.opt.FS.MkdirAll(dir, 0o700), e.opt.FS.SyncDir(filepath.Dir(dir)), put(e, path, text))
+		}
+		if err = errors.Join(err, e.s.AfterWrite(e.ctx, "s1", "a2", path)); err != nil {
+			return err
+		}
+	}
+	plan, err := e.s.PlanRewind(e.ctx, "s1", "u2")
+	if err == nil {
+		e.plan = plan.Hash
+	}
+	return err
+}
+
+// cutDeletion leaves what a crash leaves of a deletion of the branch "side":
+// its intent alone.
+func cutDeletion(e *env) error {
+	sn, err := e.s.Load(e.ctx, "s1")
+	if err != nil {
+		return err
+	}
+	type doomed struct {
+		File        string `json:"file"`
+		ID          string `json:"id"`
+		Sum         string `json:"sha256"`
+		Predecessor string `json:"predecessor"`
+		Caller      string `json:"caller"`
+	}
+	var nodes []doomed
+	for _, id := range []string{"u3", "a3"} {
+		n, _ := sn.Index.Get(id)
+		file, _ := sn.Entry(id)
+		raw, err := sn.Raw(file.File)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(raw)
+		nodes = append(nodes, doomed{file.File, id, hex.EncodeToString(sum[:]), n.Predecessor, n.Caller})
+	}
+	text, err := json.Marshal(map[string]any{"version": 1, "commit": "", "nodes": nodes, "left": []string{}})
+	if err != nil {
+		return err
+	}
+	// What was read before the intent stays right until something changes.
+	return errors.Join(put(e, filepath.Join(sn.Dir, ".git", "sessionfs-delete.json"), string(text)), e.s.Reload(e.ctx, "s1"))
 }
 
 func begin(turn store.Turn) func(e *env) error {
@@ -354,6 +540,25 @@ func (o op) again(root string, now time.Time) store.Options {
 		opt.Reconcile = store.ReconcileAlways
 	}
 	return opt
+}
+
+// resume runs an operation once more that is one of many steps, and checks that
+// it comes to its end.
+func (o op) resume(ctx context.Context, s *store.Store, before, after state) error {
+	if !o.resumed {
+		return nil
+	}
+	if err := o.run(&env{ctx: ctx, s: s}); err != nil {
+		return fmt.Errorf("run again: %w", err)
+	}
+	got, err := capture(ctx, s)
+	if err != nil {
+		return err
+	}
+	if d := diff(after.named(before), got.named(before), content); len(d) > 0 {
+		return fmt.Errorf("run again, and not at its end:\n    %s", strings.Join(d, "\n    "))
+	}
+	return sound(ctx, s, got, nil)
 }
 
 // eachOp runs fn for every operation, two at a time.

@@ -92,7 +92,7 @@ func (c *cut) perform() {
 		// Locks hold nothing. The attachments' directory is made by a path that
 		// cannot be led astray, below the disk's interface; it is remembered as
 		// soon as something is in it, and as not synced.
-		return filepath.Base(rel) == ".locks" || filepath.Base(rel) == "attachments"
+		return filepath.Base(rel) == ".locks" || filepath.Ext(rel) == ".lock" || filepath.Base(rel) == "attachments"
 	})
 	if behind != nil {
 		c.t.Errorf("changed without the disk: %v", behind)
@@ -183,6 +183,9 @@ func (c *cut) point(k int, loss storetest.Loss) error {
 		return fmt.Errorf("acknowledged, and commits are missing: %v", d)
 	}
 	if err := sound(ctx, s, got, c.o.allow); err != nil {
+		return err
+	}
+	if err := c.o.resume(ctx, s, c.before, c.after); err != nil {
 		return err
 	}
 	if err := goesOn(ctx, s, got); err != nil {

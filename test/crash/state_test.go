@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/sessionfs/sessionfs/store"
+	"github.com/sessionfs/sessionfs/store/layout"
 )
 
 // state is what a store says, and has on disk, piece by piece. Keys begin with
@@ -27,6 +28,8 @@ import (
 //	node/<id>/<file>    a history file
 //	file/<id>/<path>    any other file, .git and hidden directories left out
 //	deleted/<id>        a delete intent
+//	project/<path>      a file in a project's folder
+//	plan/<id>           what a rewind to before u2 would do, where undo data is
 //	row/<id>/<key>      what the listing shows
 //	commits/<id>        the subjects in Git, newest first
 //
@@ -59,7 +62,51 @@ func capture(ctx context.Context, s *store.Store) (state, error) {
 			st["deleted/"+e.Name()] = "yes"
 		}
 	}
-	return st, nil
+	return st, st.projects(filepath.Dir(s.Root()))
+}
+
+// projects reads the files of the projects' folders, as far as they are not
+// sessions.
+func (st state) projects(dir string) error {
+	folders, err := filepath.Glob(filepath.Join(dir, "work-*"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case e.Name() == ".openprogram":
+				return fs.SkipDir
+			case e.IsDir():
+				return nil
+			}
+			b, err := os.ReadFile(path)
+			rel, _ := filepath.Rel(dir, path)
+			st["project/"+rel] = string(b)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan notes what the undo data of a session says.
+func (st state) plan(ctx context.Context, s *store.Store, sn *store.Snapshot) {
+	if _, err := os.Stat(layout.RecoveryDir(sn.Dir, sn.ID)); err != nil {
+		return
+	}
+	p, err := s.PlanRewind(ctx, sn.ID, "u2")
+	if err != nil {
+		st["plan/"+sn.ID] = err.Error()
+		return
+	}
+	if len(p.Files)+len(p.Conflicts) > 0 {
+		st["plan/"+sn.ID] = fmt.Sprint(p.Turns, p.Files, p.Conflicts)
+	}
 }
 
 func (st state) session(ctx context.Context, s *store.Store, r store.Row) error {
@@ -73,6 +120,7 @@ func (st state) session(ctx context.Context, s *store.Store, r store.Row) error 
 	}
 	st["session/"+r.ID] = rel
 	st["head/"+r.ID] = sn.Head
+	st.plan(ctx, s, sn)
 	var row map[string]json.RawMessage
 	if err := json.Unmarshal(r.JSON, &row); err != nil {
 		return fmt.Errorf("row %s: %w", r.JSON, err)
