@@ -147,7 +147,7 @@ func (l *listing) scan(ctx context.Context) ([]listed, error) {
 		if !ok {
 			continue
 		}
-		out = append(out, listed{p, overlay(row, metas[p.Dir])})
+		out = append(out, listed{p, overlay(row, metas[p.Dir], p.Openable)})
 	}
 	return out, nil
 }
@@ -189,10 +189,14 @@ func (l *listing) meta(p layout.Place) metaRow {
 	return row
 }
 
-// overlay puts meta.json's values over a row.
-func overlay(row *jsonedit.Object, m metaRow) *jsonedit.Object {
+// overlay puts meta.json's values over a row. A session that cannot be changed
+// keeps a dead run's status in meta.json; then the row alone says how it ended.
+func overlay(row *jsonedit.Object, m metaRow, openable bool) *jsonedit.Object {
 	row = row.Clone()
 	for _, f := range m.fields {
+		if status, _ := jsonedit.String(f.Raw); f.Key == "status" && !openable && ended(status) != "" && ended(status) == row.Str("status") {
+			continue
+		}
 		row.Set(f.Key, f.Raw)
 	}
 	return row

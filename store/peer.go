@@ -188,18 +188,21 @@ func (s *Store) LatestUserText(ctx context.Context, id string) (text string, ok 
 	if sn == nil || err != nil {
 		return "", false, err
 	}
-	n, ok := sn.Index.LatestUser()
-	if !ok {
-		return "", false, nil
+	// By its place: another file may have the same id (reference 2.5).
+	for i := sn.Index.Len() - 1; i >= 0; i-- {
+		n := sn.Index.At(i)
+		if n.Role != "user" {
+			continue
+		}
+		raw, err := sn.Raw(sn.entries[i].File)
+		if err != nil {
+			return "", false, err
+		}
+		node, err := jsonedit.ParseObject(raw)
+		if err != nil {
+			return "", false, &Error{Code: Corrupt, Op: "read node", Session: id, Ref: n.ID, Err: err}
+		}
+		return node.Str("output"), true, nil
 	}
-	e, _ := sn.Entry(n.ID)
-	raw, err := sn.Raw(e.File)
-	if err != nil {
-		return "", false, err
-	}
-	node, err := jsonedit.ParseObject(raw)
-	if err != nil {
-		return "", false, &Error{Code: Corrupt, Op: "read node", Session: id, Ref: n.ID, Err: err}
-	}
-	return node.Str("output"), true, nil
+	return "", false, nil
 }

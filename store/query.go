@@ -129,7 +129,7 @@ func (s *Store) Row(ctx context.Context, id string) (Row, error) {
 	if p, ok := s.layout.BoundProject(id); ok {
 		project[id] = p.Name
 	}
-	return makeRow(listed{place, overlay(row, m)}, project), nil
+	return makeRow(listed{place, overlay(row, m, place.Openable)}, project), nil
 }
 
 // IndexJSON returns the registry as index.json would hold it now: every

@@ -174,7 +174,8 @@ func (s *Store) SweepNodes(ctx context.Context, id string) (int, error) {
 // itself, and returns how many.
 func (t *tx) sweepNodes() (fixed int, err error) {
 	for n := range t.sn.Index.All() {
-		if ended(n.Status) == "" {
+		// Of two files with one id only the last can be changed (reference 2.5).
+		if last, _ := t.sn.Index.Get(n.ID); ended(n.Status) == "" || last != n {
 			continue
 		}
 		if err := t.sweepNode(n); err != nil {

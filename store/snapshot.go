@@ -203,7 +203,8 @@ func (sn *Snapshot) messageOfFile(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	msg, err := nodefile.ToMessage(raw, sn.ID)
+	_, _, nodeID, _ := nodefile.ParseName(file) // as readHistory takes it
+	msg, err := nodefile.ToMessage(raw, sn.ID, nodeID)
 	if err != nil {
 		return nil, &Error{Code: Corrupt, Op: "read node", Session: sn.ID, Ref: file, Err: err}
 	}

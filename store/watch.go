@@ -470,7 +470,7 @@ func (s *Store) rescanOne(ctx context.Context, id string) {
 		s.rescan(ctx)
 		return
 	}
-	cur := s.list.shownLocked(listed{place, overlay(row, m)})
+	cur := s.list.shownLocked(listed{place, overlay(row, m, place.Openable)})
 	old, shown := s.list.shown[id]
 	s.list.shown[id] = cur
 	s.list.mu.Unlock()

@@ -72,11 +72,13 @@ func TestToMessage(t *testing.T) {
 			`{"id": "a", "session_id": "s", "role": "system", "content": "other", "predecessor": "", "caller": "c", "timestamp": 1.0, "token_model": "m", "status": "done"}`},
 		{"tool", `{"id": "a", "created_at": 1.0, "role": "code", "name": "f", "input": null, "output": {"é": [1]}, "caller": "c", "predecessor": "p", "metadata": {"extra": {"e": 1, "tool_use": 2}, "tool_call_id": "c1", "d": 0.5}}`,
 			`{"id": "a", "session_id": "s", "role": "tool", "content": "{\"é\": [1]}", "predecessor": "p", "caller": "c", "timestamp": 1.0, "function": "f", "extra": "{\"tool_use\": {\"name\": \"f\", \"arguments\": {}, \"caller\": \"c\", \"tool_call_id\": \"c1\"}, \"e\": 1}", "d": 0.5, "status": "done"}`},
+		{"no id", `{"created_at": 7, "role": "user", "output": "hi"}`,
+			`{"id": "n", "session_id": "s", "role": "user", "content": "hi", "predecessor": "", "caller": "", "timestamp": 7, "status": "done"}`},
 		{"tool without output", `{"id": "a", "role": "code"}`,
 			`{"id": "a", "session_id": "s", "role": "tool", "content": "null", "predecessor": "", "caller": "", "timestamp": 0.0, "function": "", "extra": "{\"tool_use\": {\"name\": \"\", \"arguments\": {}, \"caller\": \"\"}}", "status": "done"}`},
 	}
 	for _, c := range cases {
-		got, err := ToMessage([]byte(c.in), "s")
+		got, err := ToMessage([]byte(c.in), "s", "n")
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue

@@ -62,7 +62,7 @@ func TestParseErrors(t *testing.T) {
 		if p, err := Parse([]byte(in)); err == nil {
 			t.Errorf("Parse(%.40q) = %v", in, p)
 		}
-		if _, err := ToMessage([]byte(in), "s"); err == nil {
+		if _, err := ToMessage([]byte(in), "s", "n"); err == nil {
 			t.Errorf("ToMessage(%.40q) succeeded", in)
 		}
 	}
@@ -245,7 +245,7 @@ func checkText(t *testing.T, raw []byte) {
 	if terr != nil || int64(len(text)) != p.TextLen || !bytes.HasSuffix(text, []byte("\n")) || !bytes.Equal(bytes.ToValidUTF8(text, nil), text) {
 		t.Fatalf("%q: text %q, length %d, %v", raw, text, p.TextLen, terr)
 	}
-	msg, err := ToMessage(raw, "s")
+	msg, err := ToMessage(raw, "s", "n")
 	if err != nil || jsonedit.Check(msg) != nil {
 		t.Fatalf("%q: message %q, %v", raw, msg, err)
 	}

@@ -7,9 +7,9 @@ import (
 )
 
 // ToMessage turns a history file into a message dict (reference 2.11): one JSON
-// object on one line, its keys in the peer's order, metadata laid over it. The
-// error is Parse's.
-func ToMessage(raw []byte, sessionID string) ([]byte, error) {
+// object on one line, its keys in the peer's order, metadata laid over it. A
+// file without an id is the node nodeID. The error is Parse's.
+func ToMessage(raw []byte, sessionID, nodeID string) ([]byte, error) {
 	var f fields
 	if err := jsonedit.WalkBytes(raw, f.take); err != nil {
 		return nil, fmt.Errorf("history file: %w", err)
@@ -23,6 +23,9 @@ func ToMessage(raw []byte, sessionID string) ([]byte, error) {
 		if meta, err = jsonedit.ParseObject(f.metadata); err != nil {
 			return nil, fmt.Errorf("history file: metadata: %w", err)
 		}
+	}
+	if isNull(f.id) {
+		f.id = jsonedit.EncodeString(nodeID)
 	}
 	nodeRole, _ := jsonedit.String(f.role)
 	members := f.base(nodeRole, sessionID, meta)

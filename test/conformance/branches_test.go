@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,20 +13,24 @@ import (
 )
 
 func (c *check) checkBranches(id string, raw json.RawMessage) {
-	if peerFailed(raw) != "" {
-		c.y.skip("get_branch: the peer failed on damaged data", 1)
+	if unanswered(raw) {
+		c.differs(damaged, func() { c.ruleBranches(id, raw) })
 		return
 	}
 	var want []branchAnswer
 	c.decode("get_branch of "+id, raw, &want)
 	for _, w := range want {
-		head, what := "", "get_branch of "+id+" at its head"
-		if w.Head != nil {
-			head, what = *w.Head, "get_branch of "+id+" at "+*w.Head
+		head, what := orEmpty(w.Head), "get_branch of "+id+" at its head"
+		if head != "" {
+			what = "get_branch of " + id + " at " + head
+		}
+		if w.Error != "" && !definedError(w.Error) {
+			c.differs(damaged, func() { c.ruleBranch(id, head) })
+			continue
 		}
 		nodes, err := c.s.GetBranch(c.ctx, id, head)
 		if w.Error != "" {
-			c.checkBroken(what, err, w)
+			c.checkBrokenAt(what, err, w.NodeID)
 			continue
 		}
 		if err != nil && store.CodeOf(err) != store.NotFound {
@@ -46,20 +49,6 @@ func nodeIDs(nodes []dag.Node) []string {
 	return out
 }
 
-func (c *check) checkBroken(what string, err error, want branchAnswer) {
-	if !definedError(want.Error) {
-		c.y.checkThat(err == nil || store.CodeOf(err) != "", "%s: %v", what, err)
-		return
-	}
-	var broken *dag.BrokenChainError
-	if !errors.As(err, &broken) {
-		c.y.checkThat(false, "%s: %v; want a broken chain at %s", what, err, want.NodeID)
-		return
-	}
-	c.y.check(what+": code", store.CodeOf(err), store.Corrupt)
-	c.y.check(what+": the node where the chain breaks", broken.Node, want.NodeID)
-}
-
 // branchLine is a branch row in comparable form.
 type branchLine struct {
 	Head, Name           string
@@ -71,16 +60,24 @@ type branchLine struct {
 func (c *check) checkListBranches(id string, want *expectedSession) {
 	got, err := c.s.ListBranches(c.ctx, id)
 	lines := branchLines(got)
-	if want.LaterBranches != nil && want.Openable {
-		c.checkLater(id, lines, want)
-	} else {
+	switch {
+	case unanswered(want.ListBranches):
+		c.differs(damaged, func() { c.ruleListBranches(id) })
+	case want.LaterBranches != nil && want.Openable:
+		c.known("list_branches of "+id, err)
+		c.differs(laterRevision, func() { c.checkLater(id, lines, want) })
+	default:
 		c.checkBranchRows("list_branches of "+id, lines, err, want.ListBranches)
 		if want.LaterBranches != nil {
 			// Derived for a session that does not open: to be read as none.
 			c.y.check("list_branches of "+id+", which does not open", len(got), 0)
 		}
 	}
-	if want.ArchivedBranches != nil {
+	switch {
+	case want.ArchivedBranches == nil: // a shorter recording
+	case unanswered(want.ArchivedBranches):
+		c.differs(damaged, func() { c.ruleArchived(id) })
+	default:
 		archived, err := c.s.ListArchivedBranches(c.ctx, id)
 		c.checkBranchRows("list_archived_branches of "+id, branchLines(archived), err, want.ArchivedBranches)
 	}
@@ -91,12 +88,7 @@ func (c *check) checkListBranches(id string, want *expectedSession) {
 func (c *check) checkLater(id string, got []branchLine, want *expectedSession) {
 	var later laterBranches
 	c.decode("later branches", want.LaterBranches, &later)
-	heads := []string{}
-	for _, b := range got {
-		heads = append(heads, b.Head)
-	}
-	slices.Sort(heads)
-	c.y.check("list_branches of "+id+": heads of the later revision", heads, slices.Sorted(slices.Values(later.Heads)))
+	c.y.check("list_branches of "+id+": heads of the later revision", headsOf(got), slices.Sorted(slices.Values(later.Heads)))
 	rows := slices.DeleteFunc(c.branchRows(want.ListBranches), func(b branchLine) bool { return !slices.Contains(later.Heads, b.Head) })
 	known := slices.DeleteFunc(slices.Clone(got), func(b branchLine) bool {
 		return !slices.ContainsFunc(rows, func(r branchLine) bool { return r.Head == b.Head })
@@ -105,14 +97,7 @@ func (c *check) checkLater(id string, got []branchLine, want *expectedSession) {
 }
 
 func (c *check) checkBranchRows(what string, got []branchLine, err error, raw json.RawMessage) {
-	if name := peerFailed(raw); name != "" {
-		c.y.checkThat(err == nil || store.CodeOf(err) != "", "%s: %v", what, err)
-		return
-	}
-	if err != nil && store.CodeOf(err) != store.NotFound {
-		c.y.checkThat(false, "%s: %v", what, err)
-		return
-	}
+	c.known(what, err)
 	c.y.check(what, got, c.branchRows(raw))
 }
 
@@ -152,14 +137,14 @@ func (c *check) branchRows(raw json.RawMessage) []branchLine {
 }
 
 func (c *check) checkLatestUser(id string, raw json.RawMessage) {
+	if unanswered(raw) {
+		c.differs(damaged, func() { c.ruleLatestUser(id) })
+		return
+	}
 	what := "latest_user_text of " + id
 	text, ok, err := c.s.LatestUserText(c.ctx, id)
 	if err != nil && store.CodeOf(err) == store.NotFound {
 		ok, err = false, nil
-	}
-	if name := peerFailed(raw); name != "" {
-		c.y.checkThat(err == nil || store.CodeOf(err) != "", "%s: %v", what, err)
-		return
 	}
 	var long longText
 	if strict(raw, &long) == nil && long.Text.SHA256 != "" {
@@ -178,27 +163,26 @@ func (c *check) checkLatestUser(id string, raw json.RawMessage) {
 // checkLeaves asks for the deepest leaf; it must return also where the peer
 // loops for ever.
 func (c *check) checkLeaves(id string, sn *store.Snapshot, raw json.RawMessage) {
-	if peerFailed(raw) != "" {
-		c.y.skip("get_deepest_leaf: the peer failed on damaged data", 1)
+	if unanswered(raw) {
+		c.differs(damaged, func() { c.ruleLeaves(id, raw) })
 		return
 	}
 	var want []leafAnswer
 	c.decode("get_deepest_leaf of "+id, raw, &want)
 	for _, w := range want {
-		from := ""
-		if w.From != nil {
-			from = *w.From
+		from := orEmpty(w.From)
+		switch {
+		case w.NeverReturns:
+			c.differs(loops, func() { c.ruleLeaf(id, from) })
+			continue
+		case w.Error != "":
+			c.differs(damaged, func() { c.ruleLeaf(id, from) })
+			continue
 		}
 		what := fmt.Sprintf("get_deepest_leaf of %s from %q", id, from)
 		leaf, returned := deepest(sn, from)
-		switch {
-		case !returned:
-			c.y.checkThat(false, "%s does not return", what)
-		case w.NeverReturns || w.Error != "":
-			c.y.checkThat(true, "%s", what)
-		default:
-			c.y.check(what, leaf, w.Leaf)
-		}
+		c.y.checkThat(returned, "%s does not return", what)
+		c.y.check(what, leaf, w.Leaf)
 	}
 }
 

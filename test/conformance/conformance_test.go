@@ -38,6 +38,10 @@ type check struct {
 	custom  bool
 	// deviations counts the rows that are right by rule and not as recorded.
 	deviations int
+	models     map[string]*model // as after opening; see model
+	// dead are the nodes that a dead worker left in the middle of their turn,
+	// by session and id, as they were.
+	dead map[string]map[string]node
 }
 
 // TestConformance opens a copy of every store and compares every recorded
@@ -86,27 +90,35 @@ func extract(t *testing.T, tarball string) *check {
 	c := &check{
 		t: t, ctx: t.Context(), y: newTally(t), root: root, want: want,
 		tarball: tarball, custom: os.Getenv("SESSIONFS_FIXTURES") != "",
-		disk: readDisk(t, root), before: manifest(t, root), gone: map[string]bool{}, shells: map[string]bool{},
 	}
-	for id, s := range c.disk.sessions {
-		c.shells[id] = c.disk.isShell(t, s, want.RecordedAt)
-	}
+	c.look()
 	return c
 }
 
+// look reads the store as it is before it is opened.
+func (c *check) look() {
+	c.disk, c.before = readDisk(c.t, c.root), manifest(c.t, c.root)
+	c.gone, c.shells, c.models, c.dead = map[string]bool{}, map[string]bool{}, map[string]*model{}, map[string]map[string]node{}
+	for id, s := range c.disk.sessions {
+		c.shells[id] = c.disk.isShell(c.t, s, c.want.RecordedAt)
+		c.dead[id] = deadNodes(s)
+	}
+}
+
 // openStore opens the copy as a worker's mount does: what a dead process left
-// running is reconciled and empty shells are swept, at the recorded time.
+// running is reconciled, its nodes too, and empty shells are swept, at the
+// recorded time.
 func openStore(t *testing.T, tarball string) *check {
 	t.Helper()
-	return extract(t, tarball).open()
+	c := extract(t, tarball).open()
+	c.sweepNodes()
+	return c
 }
 
 func (c *check) open() *check {
 	c.t.Helper()
-	sec, frac := math.Modf(c.want.RecordedAt)
-	now := time.Unix(int64(sec), int64(frac*1e9))
 	s, err := store.Open(c.ctx, store.Options{
-		Root: c.root, Reconcile: store.ReconcileAlways, Sweep: true, Clock: func() time.Time { return now },
+		Root: c.root, Reconcile: store.ReconcileAlways, Sweep: true, Clock: c.clock,
 	})
 	if err != nil {
 		c.t.Fatalf("Open: %v", err)
@@ -118,6 +130,11 @@ func (c *check) open() *check {
 		}
 	})
 	return c
+}
+
+// clock stands at the time of the recording, to the microsecond.
+func (c *check) clock() time.Time {
+	return time.UnixMicro(int64(math.Round(c.want.RecordedAt * 1e6)))
 }
 
 func (c *check) run() {
@@ -134,9 +151,7 @@ func (c *check) run() {
 	c.checkOverrides()
 	c.checkDisk()
 	c.checkNodeSweep()
-	if len(c.want.Disk.IndexAfterOpen) > 0 {
-		c.y.skip("index_after_open: the peer's registry, held to its rows", 1)
-	}
+	c.checkRegistry()
 }
 
 func sortedIDs[V any](m map[string]V) []string {

@@ -20,13 +20,15 @@ type diskSession struct {
 	symlink bool
 	// meta is meta.json, nil when it is missing or not an object.
 	meta map[string]any
-	// created is meta.json's modification time in seconds, 0 when missing.
+	// created is meta.json's modification time in seconds, 0 when it is missing
+	// or reached through a link.
 	created float64
 }
 
 // diskStore is a root as the suite reads it, before the product opens it.
 type diskStore struct {
 	root      string
+	index     []byte                    // index.json, nil when missing
 	registry  []string                  // ids in the order of index.json
 	rows      map[string]map[string]any // nil when index.json must be rebuilt
 	locations map[string]any
@@ -43,6 +45,7 @@ func readDisk(t *testing.T, root string) *diskStore {
 	t.Helper()
 	d := &diskStore{root: root, sessions: map[string]*diskSession{}}
 	if b, err := os.ReadFile(filepath.Join(root, "index.json")); err == nil {
+		d.index = b
 		d.readRegistry(b)
 	}
 	if b, err := os.ReadFile(filepath.Join(root, "locations.json")); err == nil {
@@ -111,7 +114,9 @@ func (d *diskStore) add(id, dir string) {
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "meta.json")); err == nil {
 		s.meta = pyObject(b)
-		s.created = float64(meta.ModTime().UnixNano()) / 1e9
+		if !s.symlink {
+			s.created = float64(meta.ModTime().UnixNano()) / 1e9
+		}
 	}
 	d.sessions[id] = s
 	d.order = append(d.order, id)
@@ -130,67 +135,6 @@ func (s *diskSession) trusted() bool {
 	}
 	id, ok := s.meta["id"].(string)
 	return !ok || id == "" || id == s.id
-}
-
-// historyFiles lists history/ without dot names; nil when it is not there.
-func (s *diskSession) historyFiles() []string {
-	entries, _ := os.ReadDir(filepath.Join(s.dir, "history"))
-	var out []string
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out
-}
-
-// node is a history file as the suite reads it.
-type node struct {
-	ID, Role, Caller, Predecessor, Output string
-	Text                                  bool // the output is text
-}
-
-// nodes reads the history files that can be read, in file order.
-func (s *diskSession) nodes() []node {
-	var out []node
-	for _, name := range s.historyFiles() {
-		b, err := os.ReadFile(filepath.Join(s.dir, "history", name))
-		m := pyObject(b)
-		if err != nil || m == nil || filepath.Ext(name) != ".json" {
-			continue
-		}
-		n := node{}
-		n.ID, _ = m["id"].(string)
-		n.Role, _ = m["role"].(string)
-		n.Caller, _ = m["caller"].(string)
-		n.Predecessor, _ = m["predecessor"].(string)
-		n.Output, n.Text = m["output"].(string)
-		out = append(out, n)
-	}
-	return out
-}
-
-// latestUser is the text of the last user node (reference 5.10).
-func (s *diskSession) latestUser() string {
-	text := ""
-	for _, n := range s.nodes() {
-		if n.Role == "user" {
-			text = n.Output
-		}
-	}
-	return text
-}
-
-// chain walks the predecessors of head, oldest first.
-func (s *diskSession) chain(head string) []string {
-	byID := map[string]node{}
-	for _, n := range s.nodes() {
-		byID[n.ID] = n
-	}
-	out := []string{}
-	for n, ok := byID[head]; ok && !slices.Contains(out, n.ID); n, ok = byID[n.Predecessor] {
-		out = append(out, n.ID)
-	}
-	slices.Reverse(out)
-	return out
 }
 
 // preview is the registry's preview of a text (reference 6.13).

@@ -7,9 +7,11 @@
 // recording that the suite does not know fails it. SESSIONFS_FIXTURES names
 // another directory of such pairs to run instead.
 //
-// Where sessionfs differs on purpose, the right answer is derived here from
-// the store on disk by the rules of docs/filesystem.md: the list of sessions
-// is the disk's, a run that a dead process left is interrupted, and opening
-// loses nothing. The suite reads the disk with code of its own, which shares
-// nothing with the product.
+// Nothing recorded is passed over. Where sessionfs differs on purpose, or the
+// peer gave no answer, the right one is derived here from the store on disk:
+// the list of sessions is the disk's, a run that a dead process left is
+// interrupted, opening loses nothing, a damaged file costs itself alone. The
+// differences are stated in statedDifferences, and each comparison under one
+// is counted. The suite reads the disk with code of its own (model), which
+// shares nothing with the product; TestModel holds it to the peer's answers.
 package conformance

@@ -23,40 +23,6 @@ func (c *check) checkSweep() {
 	}
 }
 
-// checkKept compares a session that the peer removed at open and this store
-// keeps with its own files: nothing in it is lost, and history that had
-// vanished is back from Git.
-func (c *check) checkKept(id string) {
-	s := c.disk.sessions[id]
-	c.checkRestored(s)
-	nodes := s.nodes()
-	sn, err := c.s.Load(c.ctx, id)
-	if err != nil {
-		c.y.checkThat(false, "load %s: %v", id, err)
-		return
-	}
-	c.y.check("openable: "+id, sn.Openable, true)
-	want := []string{}
-	for _, n := range nodes {
-		want = append(want, n.ID)
-	}
-	got := []string{}
-	for n := range sn.Index.All() {
-		got = append(got, n.ID)
-	}
-	c.y.check("nodes of "+id, got, want)
-	head, _ := s.meta["head_id"].(string)
-	branch, err := c.s.GetBranch(c.ctx, id, "")
-	c.y.checkThat(err == nil, "get_branch of %s: %v", id, err)
-	c.y.check("get_branch of "+id, nodeIDs(branch), s.chain(head))
-	text, _, err := c.s.LatestUserText(c.ctx, id)
-	c.y.checkThat(err == nil, "latest_user_text of %s: %v", id, err)
-	c.y.check("latest_user_text of "+id, text, s.latestUser())
-	session, err := c.s.GetSession(c.ctx, id)
-	c.y.checkThat(err == nil, "get_session of %s: %v", id, err)
-	c.y.check("title of "+id, pyObject(session)["title"], s.meta["title"])
-}
-
 // checkRestored: history/ had vanished and Git has it, so every file of the
 // newest commit is back with its bytes, and the session says so.
 func (c *check) checkRestored(s *diskSession) {
@@ -69,7 +35,7 @@ func (c *check) checkRestored(s *diskSession) {
 	for _, name := range names {
 		blob, ok := git(c.t, s.dir, "cat-file", "blob", "HEAD:"+name)
 		got, err := os.ReadFile(filepath.Join(s.dir, name))
-		c.y.checkThat(ok && err == nil && string(got) == blob, "%s of %s is not restored: %v", name, s.id, err)
+		c.y.checkThat(ok && err == nil && (string(got) == blob || c.isRestoredDead(name, blob, got)), "%s of %s is not restored: %v", name, s.id, err)
 	}
 	if len(names) == 0 {
 		return
@@ -79,6 +45,15 @@ func (c *check) checkRestored(s *diskSession) {
 		return strings.Contains(p.Path, "history") || strings.Contains(p.Text, "history")
 	})
 	c.y.checkThat(reported, "%s: that its history was restored is not reported", s.id)
+}
+
+// isRestoredDead: what Git had is a node that a dead worker left, and what is
+// there is that, swept.
+func (c *check) isRestoredDead(name, blob string, got []byte) bool {
+	n, ok := readNode(filepath.Base(name), pyObject([]byte(blob)), 0)
+	_, dead := ended(n.Meta["status"])
+	n.Text = blob
+	return ok && dead && c.isSwept(n, got)
 }
 
 func (c *check) hadHistory(s *diskSession) bool {
@@ -91,7 +66,7 @@ func (c *check) hadHistory(s *diskSession) bool {
 // process is dead, a history that had vanished, a removed shell.
 func (c *check) checkDisk() {
 	for id, want := range c.want.Sessions {
-		if s := c.disk.sessions[id]; s != nil && want.Files != nil && !s.symlink {
+		if s := c.disk.sessions[id]; s != nil && want.Files != nil {
 			c.checkRecordedFiles(id, want.Files)
 		}
 	}
@@ -112,6 +87,9 @@ func (c *check) checkDisk() {
 // compared below is what the peer wrote.
 func (c *check) checkRecordedFiles(id string, want *expectedFiles) {
 	rel, err := filepath.Rel(c.root, c.disk.sessions[id].dir)
+	if target := c.before[rel]; err == nil && target != "" { // a link
+		rel = filepath.Join(filepath.Dir(rel), target)
+	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -152,21 +130,30 @@ func (c *check) mayChange(path string, there bool) bool {
 			return !there
 		case path == rel+"/meta.json":
 			return c.onlyInterrupted(s)
+		case strings.HasPrefix(path, rel+"/history/") && c.hadHistory(s):
+			return c.sweptFile(s, filepath.Base(path))
 		case strings.HasPrefix(path, rel+"/history/"):
-			return there && c.before[path] == "" && !c.hadHistory(s)
+			return there && c.before[path] == ""
 		}
 	}
 	return false
 }
 
 // onlyInterrupted: the new meta.json is the old one with the value of status
-// replaced, and nothing else, not even a space.
+// replaced, or with the key appended, and nothing else, not even a space.
 func (c *check) onlyInterrupted(s *diskSession) bool {
-	if s.symlink || s.meta["status"] != "running" {
+	status, changed := c.disk.statusAfter(s.id)
+	if !changed || s.symlink {
 		return false
 	}
+	now, before := `"status": "`+status+`"`, ""
+	if was, ok := s.meta["status"].(string); ok {
+		before = `"status": "` + was + `"`
+	} else {
+		now = ", " + now
+	}
 	got, err := os.ReadFile(filepath.Join(s.dir, "meta.json"))
-	undone := bytes.Replace(got, []byte(`"status": "interrupted"`), []byte(`"status": "running"`), 1)
+	undone := bytes.Replace(got, []byte(now), []byte(before), 1)
 	rel, relErr := filepath.Rel(c.root, s.dir)
 	return err == nil && relErr == nil && sum(undone) == c.before[rel+"/meta.json"]
 }

@@ -15,19 +15,18 @@ import (
 
 // checkSession compares every answer about one session.
 func (c *check) checkSession(id string, want *expectedSession) {
+	c.checkPlace(id, want)
 	if want.DeletedByOpen && !c.gone[id] && c.disk.sessions[id] != nil {
-		// The peer removed it, this store must not: what is right is read
-		// from its files.
-		c.y.skip("answers of the peer about a session that it removed and this store keeps", 1)
-		c.checkKept(id)
+		// The peer removed it and this store keeps it, with all that is in it.
+		c.checkRestored(c.disk.sessions[id])
+		c.differs(keptSession, func() { c.ruleAll(id, want) })
+		c.checkAttachments(id, want)
 		return
 	}
 	c.checkGetSession(id, want)
 	c.checkMessages(id, want.GetMessages)
 	sn, err := c.s.Load(c.ctx, id)
-	if err != nil && store.CodeOf(err) != store.NotFound {
-		c.y.checkThat(want.GetSession == nil, "load %s: %v", id, err)
-	}
+	c.known("load "+id, err)
 	if want.GetNodes != nil {
 		c.checkNodes(id, sn, want.GetNodes)
 	}
@@ -38,7 +37,11 @@ func (c *check) checkSession(id string, want *expectedSession) {
 	if want.Descendants != nil {
 		c.checkDescendants(id, sn, want.Descendants)
 	}
-	if want.MergedHeads != nil {
+	switch {
+	case want.MergedHeads == nil: // a shorter recording
+	case unanswered(want.MergedHeads):
+		c.differs(damaged, func() { c.ruleMerged(id) })
+	default:
 		got, err := c.s.MergedHeads(c.ctx, id)
 		c.answer("merged_heads of "+id, want.MergedHeads, err, func() any { return nonNil(got) }, &[]string{})
 	}
@@ -46,14 +49,33 @@ func (c *check) checkSession(id string, want *expectedSession) {
 	c.checkAttachments(id, want)
 }
 
-// answer compares a simple answer: into has the recorded form. Where the peer
-// failed on damaged data any answer is right that is not a crash.
+// checkPlace compares where a session is and what it is, after opening.
+func (c *check) checkPlace(id string, want *expectedSession) {
+	s := c.disk.sessions[id]
+	kept := want.DeletedByOpen && s != nil && !c.gone[id]
+	if want.Dir != nil {
+		path := filepath.Join(c.root, *want.Dir)
+		st, err := os.Stat(path)
+		c.y.check("on disk: "+id, err == nil && st.IsDir(), want.OnDisk || kept)
+		link, _ := os.Readlink(path)
+		c.y.check("where the link leads: "+id, link, want.Symlink)
+		if s != nil {
+			c.y.check("the directory of "+id, s.dir, path)
+		}
+	}
+	sn, err := c.s.Load(c.ctx, id)
+	c.known("load "+id, err)
+	if sn != nil && s != nil {
+		c.y.check("the directory that is opened of "+id, sn.Dir, s.dir)
+	}
+	if !kept { // else ruleAll asks
+		c.y.check("openable: "+id, sn != nil && sn.Openable, want.Openable)
+	}
+}
+
+// answer compares a simple answer: into has the recorded form.
 func (c *check) answer(what string, raw json.RawMessage, err error, got func() any, into any) {
 	c.t.Helper()
-	if name := peerFailed(raw); name != "" {
-		c.y.checkThat(!definedError(name) || err != nil, "%s: want an error like %s", what, name)
-		return
-	}
 	if err != nil {
 		c.y.checkThat(false, "%s: %v", what, err)
 		return
@@ -78,12 +100,12 @@ func deref(p any) any {
 func nonNil(s []string) []string { return append([]string{}, s...) }
 
 func (c *check) checkGetSession(id string, want *expectedSession) {
-	what := "get_session of " + id
-	got, err := c.s.GetSession(c.ctx, id)
-	if name := peerFailed(want.GetSession); name != "" {
-		c.y.checkThat(err == nil || store.CodeOf(err) != "", "%s: %v", what, err)
+	if unanswered(want.GetSession) {
+		c.differs(damaged, func() { c.ruleSession(id) })
 		return
 	}
+	what := "get_session of " + id
+	got, err := c.s.GetSession(c.ctx, id)
 	if string(want.GetSession) == "null" {
 		c.y.checkThat(store.CodeOf(err) == store.NotFound, "%s = %s, %v; want not_found", what, got, err)
 		return
@@ -101,23 +123,26 @@ func (c *check) checkGetSession(id string, want *expectedSession) {
 // interrupt applies the start-up's rule where no override spells it out: a
 // meta.json that says running speaks of a dead process (reference 8.3).
 func (c *check) interrupt(id string, row map[string]any) {
-	s := c.disk.sessions[id]
-	if s == nil || !s.trusted() || s.meta["status"] != "running" {
+	status, changed := c.disk.statusAfter(id)
+	if !changed {
 		return
 	}
-	row["status"] = "interrupted"
-	if extra, ok := row["extra_meta"].(map[string]any); ok {
-		extra["status"] = "interrupted"
+	row["status"] = status
+	extra, ok := row["extra_meta"].(map[string]any)
+	if !ok {
+		extra = map[string]any{}
 	}
+	extra["status"] = status
+	row["extra_meta"] = extra
 }
 
 func (c *check) checkMessages(id string, raw json.RawMessage) {
-	what := "get_messages of " + id
-	all, err := c.s.GetMessages(c.ctx, id, 0)
-	if name := peerFailed(raw); name != "" {
-		c.y.checkThat(err == nil || store.CodeOf(err) != "", "%s: %v", what, err)
+	if unanswered(raw) {
+		c.differs(damaged, func() { c.ruleMessages(id, raw) })
 		return
 	}
+	what := "get_messages of " + id
+	all, err := c.s.GetMessages(c.ctx, id, 0)
 	if err != nil && store.CodeOf(err) != store.NotFound {
 		c.y.checkThat(false, "%s: %v", what, err)
 		return
@@ -126,13 +151,13 @@ func (c *check) checkMessages(id string, raw json.RawMessage) {
 	c.decode(what, raw, &want)
 	c.y.check(what+": count", len(all), want.Count)
 	for i, item := range want.Items {
-		if i < len(all) {
+		if i < len(all) && !c.checkDeadMessage(fmt.Sprintf("%s: item %d", what, i), id, all[i], item.ID) {
 			c.checkItem(fmt.Sprintf("%s: item %d", what, i), id, all[i], item)
 		}
 	}
 	for i, full := range want.Full {
-		if i < len(all) {
-			msg := c.value(full).(map[string]any)
+		msg := c.value(full).(map[string]any)
+		if i < len(all) && !c.checkDeadMessage(fmt.Sprintf("%s: message %d", what, i), id, all[i], msg["id"]) {
 			c.overrideMessage(msg, id, pyObject(all[i]))
 			c.y.check(fmt.Sprintf("%s: message %d", what, i), pyObject(all[i]), msg)
 		}
@@ -151,6 +176,24 @@ func messageIDs(messages [][]byte) []string {
 		out = append(out, id)
 	}
 	return out
+}
+
+// checkDeadMessage compares the message of a node that a dead worker left; an
+// override that names it, optional for who does not sweep, must agree.
+func (c *check) checkDeadMessage(what, id string, raw []byte, nodeID any) (dead bool) {
+	want, dead := c.sweptMessage(id, nodeID)
+	if !dead {
+		return false
+	}
+	c.differs(deadRuns, func() {
+		c.y.check(what+", swept", decoded(c.dead[id][nodeID.(string)], pyObject(raw)), want)
+		for _, o := range c.want.SeedOverrides {
+			if o.API == "get_messages" && o.Session == id && any(o.Node) == nodeID {
+				c.y.check(what+", swept: "+o.Field, pyObject(raw)[o.Field], c.value(o.Seed))
+			}
+		}
+	})
+	return true
 }
 
 // overrideMessage lets a field that an optional override names have either
@@ -187,48 +230,37 @@ func (c *check) checkItem(what, id string, raw []byte, want messageItem) {
 }
 
 func (c *check) checkNodes(id string, sn *store.Snapshot, raw json.RawMessage) {
-	got := []nodeAnswer{}
-	if sn != nil && sn.Openable {
-		for n := range sn.Index.All() {
-			a := nodeAnswer{Seq: n.Seq, ID: n.ID, Role: n.Role, Name: n.Name, Caller: n.Caller}
-			if n.Predecessor != "" {
-				a.Predecessor = &n.Predecessor
-			}
-			got = append(got, a)
-		}
+	if unanswered(raw) {
+		c.differs(damaged, func() { c.ruleNodes(id) })
+		return
 	}
-	c.answer("get_nodes of "+id, raw, nil, func() any { return got }, &[]nodeAnswer{})
+	c.answer("get_nodes of "+id, raw, nil, func() any { return nodeAnswers(sn) }, &[]nodeAnswer{})
 }
 
 func (c *check) checkDescendants(id string, sn *store.Snapshot, raw json.RawMessage) {
-	if peerFailed(raw) != "" {
-		c.y.skip("get_descendants: the peer failed on damaged data", 1)
+	if unanswered(raw) {
+		c.differs(damaged, func() { c.ruleDescendants(id, raw) })
 		return
 	}
 	var want []descendantsAnswer
 	c.decode("get_descendants of "+id, raw, &want)
 	for _, w := range want {
-		var got []string
-		if sn != nil && sn.Openable {
-			got = sn.Index.Descendants(w.Of)
-		}
 		if w.Error != "" {
-			c.y.checkThat(true, "returned")
+			c.differs(damaged, func() { c.ruleDescendantsOf(id, w.Of) })
 			continue
 		}
-		c.y.checkIDs("get_descendants of "+id+" of "+w.Of, got, w.idList)
+		c.y.checkIDs("get_descendants of "+id+" of "+w.Of, descendants(sn, w.Of), w.idList)
 	}
 }
 
 func (c *check) checkCommits(id string, want *expectedSession) {
 	what := "session_commits of " + id
 	raw := want.SessionCommits
-	var w commitsAnswer
-	if name := peerFailed(raw); name != "" {
-		_, err := c.s.SessionCommits(c.ctx, id, 100)
-		c.y.checkThat(err == nil || store.CodeOf(err) != "", "%s: %v", what, err)
+	if unanswered(raw) {
+		c.differs(damaged, func() { c.ruleCommits(id) })
 		return
 	}
+	var w commitsAnswer
 	c.decode(what, raw, &w)
 	got, err := c.s.SessionCommits(c.ctx, id, w.Limit)
 	if err != nil && store.CodeOf(err) != store.NotFound {
@@ -279,19 +311,23 @@ func (c *check) checkWithGit(id string, want *expectedGit) {
 	}
 	if want.Status != nil {
 		status := strings.FieldsFunc(c.git(dir, "status", "--porcelain", "--untracked-files=all"), func(r rune) bool { return r == '\n' })
-		c.y.check("git status of "+id, withoutReconciled(status, want.Status), want.Status)
+		c.y.check("git status of "+id, c.withoutReconciled(id, status, want.Status), want.Status)
 	}
 	if want.FsckOK {
 		c.y.check("git fsck of "+id, c.git(dir, "fsck", "--strict", "--no-progress"), "")
 	}
 }
 
-// withoutReconciled takes out what a reconciled run has changed: its status in
-// meta.json, which the peer had left as it was committed.
-func withoutReconciled(got, want []string) []string {
+// withoutReconciled takes out what the start-up has changed: the status of a
+// dead run in meta.json, and dead nodes, which the peer had left as they were
+// committed.
+func (c *check) withoutReconciled(id string, got, want []string) []string {
 	out := []string{}
 	for _, line := range got {
-		if line == " M meta.json" && !slices.Contains(want, line) {
+		file, ok := strings.CutPrefix(line, " M ")
+		_, changed := c.disk.statusAfter(id)
+		ours := changed && file == "meta.json" || c.sweptFile(c.disk.sessions[id], strings.TrimPrefix(file, "history/"))
+		if ok && ours && !slices.Contains(want, line) {
 			continue
 		}
 		out = append(out, line)

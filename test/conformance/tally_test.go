@@ -13,15 +13,16 @@ import (
 )
 
 // tally counts the comparisons of a store and fails the test for each that
-// is not equal. What is skipped is counted by its reason: nothing recorded is
-// passed over in silence.
+// is not equal. Nothing recorded is passed over: where the right answer is not
+// the recorded one, the comparison is with the right one and counted by its
+// reason besides.
 type tally struct {
 	t       *testing.T
 	n, same int
-	skipped map[string]int
+	differ  map[difference]int
 }
 
-func newTally(t *testing.T) *tally { return &tally{t: t, skipped: map[string]int{}} }
+func newTally(t *testing.T) *tally { return &tally{t: t, differ: map[difference]int{}} }
 
 // check compares one answer.
 func (y *tally) check(what string, got, want any) bool {
@@ -66,16 +67,23 @@ func (y *tally) checkIDs(what string, got []string, want idList) {
 	y.check(what+": sha256 of the ids", sum([]byte(strings.Join(got, "\n"))), want.SHA256)
 }
 
-// skip counts an answer that is not compared.
-func (y *tally) skip(reason string, n int) {
-	y.skipped[reason] += n
+// differs counts the comparisons that f makes under the difference that is
+// the reason for them.
+func (c *check) differs(why difference, f func()) {
+	c.t.Helper()
+	if statedDifferences[why] == "" {
+		c.t.Errorf("a difference that is not stated: %s", why)
+	}
+	before := c.y.n
+	f()
+	c.y.differ[why] += c.y.n - before
 }
 
 func (y *tally) add(o *tally) {
 	y.n += o.n
 	y.same += o.same
-	for reason, n := range o.skipped {
-		y.skipped[reason] += n
+	for why, n := range o.differ {
+		y.differ[why] += n
 	}
 }
 
@@ -83,8 +91,8 @@ func (y *tally) add(o *tally) {
 func (y *tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d comparisons, %d equal", y.n, y.same)
-	for _, reason := range slices.Sorted(maps.Keys(y.skipped)) {
-		fmt.Fprintf(&b, "; skipped %d: %s", y.skipped[reason], reason)
+	for _, why := range slices.Sorted(maps.Keys(y.differ)) {
+		fmt.Fprintf(&b, "; %d of them by rule: %s", y.differ[why], why)
 	}
 	return b.String()
 }

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sessionfs/sessionfs/test/harness"
+)
+
+// damageSeeds is how many times each store is damaged.
+const damageSeeds = 4
+
+// TestDamagedAtRandom damages the files of stores at random and compares every
+// answer with the model's: a bad file is left out, nothing else is lost, every
+// question is answered, also where references form loops. It is what the
+// comparison falls back to where the peer failed, held to more than the
+// recorded stores have.
+func TestDamagedAtRandom(t *testing.T) {
+	stores := filepath.Join(harness.ModuleDir(t), "test", "testdata", "stores")
+	for _, name := range []string{"broken_nodes", "chat_tools", "chat_branches", "chat_spawn", "crash_running", "broken_layout"} {
+		for seed := range uint64(damageSeeds) {
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
+				t.Parallel()
+				c := extract(t, filepath.Join(stores, name+".tar.gz"))
+				d := damager{rand.New(rand.NewPCG(seed, uint64(len(name))))}
+				for _, id := range c.disk.order {
+					if s := c.disk.sessions[id]; !s.symlink {
+						d.session(t, s)
+					}
+				}
+				c.look()
+				c.open()
+				c.sweepNodes()
+				c.checkSweep()
+				c.want.ListSessions = nil
+				c.checkList()
+				for _, id := range c.disk.order {
+					c.ruleAll(id, &expectedSession{})
+				}
+				c.want.Sessions, c.want.Disk.IndexAfterOpen = nil, nil
+				c.checkDisk()
+				c.checkRegistry()
+				t.Logf("%s", c.y)
+			})
+		}
+	}
+}
+
+// damager is a source of damage.
+type damager struct{ *rand.Rand }
+
+func (d damager) pick(of []string) string { return of[d.IntN(len(of))] }
+
+// session damages some files of a session.
+func (d damager) session(t *testing.T, s *diskSession) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.dir, "history", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, n := range s.nodes() {
+		ids = append(ids, n.ID)
+	}
+	ids = append(ids, "no-such-node", "ROOT")
+	for range 1 + len(files)/4 {
+		if len(files) == 0 {
+			break
+		}
+		d.node(t, d.pick(files), ids)
+	}
+	if d.IntN(3) == 0 {
+		d.edit(t, filepath.Join(s.dir, "meta.json"), d.pick([]string{
+			`"status": "running"`, `"status": "cancelling"`, `"status": "needs_input"`, `"status": null`, `"head_id": null`,
+			`"head_id": "no-such-node"`, `"merged_heads": ["` + d.pick(ids) + `", 7, null]`, `"merged_heads": {}`, `"branches": []`,
+			`"branches": {"` + d.pick(ids) + `": {"archived": true, "updated_at": 5}, "` + d.pick(ids) + `": "old form"}`,
+			`"branches": {"` + d.pick(ids) + `": null, "` + d.pick(ids) + `": {"name": 3, "created_at": "x"}}`,
+			`"head_id": "", "last_node_id": "` + d.pick(ids) + `"`, `"created_at": 0`, `"updated_at": 12345678901234567890`,
+		}))
+	}
+}
+
+// node damages one history file: it is cut, becomes something else, or a value
+// in it is replaced.
+func (d damager) node(t *testing.T, file string, ids []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return // gone, or moved
+	}
+	base, dir := filepath.Base(file), filepath.Dir(file)
+	write := func(b []byte) {
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch d.IntN(14) {
+	case 0:
+		write(text[:d.IntN(len(text)+1)])
+	case 1:
+		write(nil)
+	case 2:
+		write([]byte(d.pick([]string{"[]", "null", "7", `"text"`, "{}", "{} {}", "\ufeff{}", strings.Repeat("[", 5000)})))
+	case 3:
+		at := d.IntN(len(text) + 1)
+		write(append(append(slices.Clone(text[:at]), 0xff), text[at:]...))
+	case 4:
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	case 5:
+		if err := os.Rename(file, filepath.Join(dir, d.pick([]string{".", "x", "00", "99999-u-"})+base)); err != nil {
+			t.Fatal(err)
+		}
+	case 6:
+		if err := os.WriteFile(filepath.Join(dir, d.pick([]string{".", "9", "copy-"})+base), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		d.edit(t, file, d.pick([]string{
+			`"id": null`, `"id": 7`, `"id": ""`, `"id": "` + d.pick(ids) + `"`, `"seq": null`, `"seq": -1`, `"seq": 2.5`, `"seq": "3"`,
+			`"seq": 123456789012345678901234567890`, `"predecessor": null`, `"predecessor": "` + d.pick(ids) + `"`, `"predecessor": ["x"]`,
+			`"predecessor": "` + d.pick(ids) + `"`, `"caller": "` + d.pick(ids) + `"`, `"caller": 5`, `"caller": null`, `"caller": {}`,
+			`"role": null`, `"role": "llm"`, `"role": "user"`, `"role": "other"`, `"name": 5`, `"name": "context/summary"`, `"metadata": null`,
+			`"metadata": "text"`, `"metadata": {"structural": true}`, `"metadata": {"display": "root"}`, `"metadata": {"rewound": 1}`,
+			`"metadata": {"covers_ids": []}`, `"metadata": {"function": "attach"}`, `"metadata": {"status": "running"}`,
+			`"metadata": {"status": "cancelling", "finished_at": 3}`, `"metadata": {"role": "system", "content": 5, "id": "other"}`,
+			`"output": null`, `"output": {"a": [1.0, NaN]}`, `"output": "\ud83d"`, `"input": {"x": 1}`, `"created_at": "soon"`,
+			`"created_at": 1e400`, `"created_at": 17`,
+		}))
+	}
+}
+
+// edit appends a member to an object's text; it counts, being the last of its
+// key.
+func (d damager) edit(t *testing.T, file, member string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return // there is none
+	}
+	body, ok := strings.CutSuffix(strings.TrimSpace(string(text)), "}")
+	if !ok {
+		return // damaged already
+	}
+	if strings.TrimSpace(body) != "{" {
+		body += ", "
+	}
+	if err := os.WriteFile(file, []byte(body+member+"}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
