@@ -182,6 +182,9 @@ func BenchmarkColdOpen(b *testing.B) {
 	}
 }
 
+// settled is how long a file must be left alone before a cache relies on it.
+const settled = 2100 * time.Millisecond
+
 // durable is the bare durable write of a file: temporary file, fsync, rename,
 // fsync of the directory.
 func durable(b *testing.B, path string, data []byte) {
@@ -271,6 +274,15 @@ func BenchmarkList(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				list(store.Options{})
+			}
+		})
+		time.Sleep(settled)
+		cache := b.TempDir()
+		list(store.Options{CacheDir: cache})
+		b.Run(fmt.Sprintf("cached/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				list(store.Options{CacheDir: cache})
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"io/fs"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
@@ -11,19 +10,23 @@ import (
 
 // stamp is what tells one version of a file from the next without reading it.
 // The inode is part of it because every proper write is a rename: two writes
-// within one tick of the clock then still differ.
+// within one tick of the clock then still differ. The time of change is part of
+// it because the time of modification can be set back.
 type stamp struct {
-	ino   uint64
-	mtime int64 // nanoseconds since the epoch
-	size  int64
+	ino          uint64
+	mtime, ctime int64 // nanoseconds since the epoch
+	size         int64
 }
 
-func stampOf(fi fs.FileInfo) stamp {
-	st := stamp{mtime: fi.ModTime().UnixNano(), size: fi.Size()}
-	if sys, ok := fi.Sys().(*syscall.Stat_t); ok {
-		st.ino = sys.Ino
-	}
-	return st
+func stampOf(fi fs.FileInfo) stamp { return stampOfStat(disk.StatOf(fi)) }
+
+func stampOfStat(st disk.Stat) stamp {
+	return stamp{ino: st.Ino, mtime: st.MTime, ctime: st.CTime, size: st.Size}
+}
+
+// settled reports whether a change after now would show in the stamp.
+func (st stamp) settled(now time.Time) bool {
+	return disk.Stat{MTime: st.mtime, CTime: st.ctime}.Settled(now)
 }
 
 func (st stamp) time() time.Time { return time.Unix(0, st.mtime) }

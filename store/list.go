@@ -10,6 +10,7 @@ import (
 
 	"github.com/sessionfs/sessionfs/dag/render"
 	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 	"github.com/sessionfs/sessionfs/store/layout"
 	"github.com/sessionfs/sessionfs/store/nodefile"
@@ -31,16 +32,21 @@ type listing struct {
 	mu    sync.Mutex // leaf: guards what follows
 	reg   *registry.Registry
 	state registry.State
-	metas map[string]metaRow // by directory
-	shown map[string]shownRow
-	timer *time.Timer
-	done  bool // closed: every change is written at once
+	metas map[string]metaRow // by directory; replaced, or added to by the watcher
+	read  int                // meta.json files read since the cache was written
+	// cached is the number of sessions that the cache holds.
+	cached int
+	shown  map[string]shownRow
+	timer  *time.Timer
+	done   bool // closed: every change is written at once
 }
 
 // metaRow is what a listing needs of a meta.json, kept while the file stays
 // the same.
 type metaRow struct {
-	stamp   stamp
+	stamp stamp
+	// settled: a change since would show in the stamp.
+	settled bool
 	trusted bool
 	fields  []KV // the registry's fields that it holds
 	mtime   float64
@@ -56,6 +62,9 @@ type shownRow struct {
 type listed struct {
 	place layout.Place
 	row   *jsonedit.Object
+	// lagged: meta.json had other values than the registry.
+	lagged  bool
+	updated float64 // updated_at, when the list is sorted by it
 }
 
 func openListing(s *Store) (*listing, error) {
@@ -70,7 +79,9 @@ func openListing(s *Store) (*listing, error) {
 	default:
 		s.log.Warn("registry is rebuilt", "state", state.String())
 	}
-	return &listing{s: s, reg: reg, state: state, metas: map[string]metaRow{}, shown: map[string]shownRow{}}, nil
+	l := &listing{s: s, reg: reg, state: state, metas: map[string]metaRow{}}
+	l.loadCache()
+	return l, nil
 }
 
 func registryField(key string) bool { return registry.IsField(key) }
@@ -79,13 +90,21 @@ func registryField(key string) bool { return registry.IsField(key) }
 // a row, and rows that lag behind meta.json catch up. Read-only, the rows live
 // in memory alone.
 func (l *listing) load(ctx context.Context) error {
+	if l.s.opt.ReadOnly && l.s.watch == nil && l.state == registry.Loaded {
+		// Nobody is told what changes, so nothing needs to be known before
+		// somebody asks for the list.
+		l.s.opt.Progress = nil
+		return nil
+	}
 	rows, err := l.scan(ctx)
 	l.s.opt.Progress = nil // of Open alone: nothing else runs yet
 	if err != nil {
 		return err
 	}
+	l.saveCache()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.shown = make(map[string]shownRow, len(rows))
 	for _, r := range rows {
 		l.shown[r.place.ID] = l.shownLocked(r)
 		l.catchUpLocked(r)
@@ -98,8 +117,11 @@ func (l *listing) load(ctx context.Context) error {
 //
 // Requires l.mu.
 func (l *listing) catchUpLocked(r listed) {
+	if !r.lagged || l.s.opt.ReadOnly {
+		return
+	}
 	row, ok := l.reg.Row(r.place.ID)
-	if !ok || l.s.opt.ReadOnly {
+	if !ok {
 		return
 	}
 	stale := map[string][]byte{}
@@ -127,15 +149,16 @@ func (l *listing) scan(ctx context.Context) ([]listed, error) {
 	}
 	byID := make(map[string]layout.Place, len(places))
 	metas := make(map[string]metaRow, len(places))
-	for _, p := range places {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	rows, err := l.readMetas(ctx, places)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range places {
 		if p.Deleted {
 			continue
 		}
 		byID[p.ID] = p
-		metas[p.Dir] = l.meta(p)
+		metas[p.Dir] = rows[i]
 	}
 	l.adopt(places, byID, metas)
 	l.mu.Lock()
@@ -147,32 +170,70 @@ func (l *listing) scan(ctx context.Context) ([]listed, error) {
 		if !ok {
 			continue
 		}
-		out = append(out, listed{p, overlay(row, metas[p.Dir], p.Openable)})
+		lagged := overlay(row, metas[p.Dir], p.Openable)
+		out = append(out, listed{place: p, row: row, lagged: lagged})
 	}
 	return out, nil
 }
 
+// readMetas reads what a listing needs of all sessions' meta.json, side by
+// side.
+func (l *listing) readMetas(ctx context.Context, places []layout.Place) ([]metaRow, error) {
+	lstat := l.lstat
+	if d, err := l.s.fs.OpenDir(l.s.root); err == nil {
+		defer d.Close()
+		lstat = func(p layout.Place) (disk.Stat, error) {
+			if filepath.Dir(p.Dir) == l.s.root {
+				return d.Lstat(filepath.Base(p.Dir) + "/" + metaFile)
+			}
+			return l.lstat(p)
+		}
+	}
+	rows := make([]metaRow, len(places))
+	layout.SideBySide(len(places), func(i int) {
+		if ctx.Err() == nil {
+			rows[i] = l.metaBy(places[i], lstat)
+		}
+	})
+	return rows, ctx.Err()
+}
+
+// lstat is lstat of a session's meta.json.
+func (l *listing) lstat(p layout.Place) (disk.Stat, error) {
+	fi, err := l.s.fs.Lstat(filepath.Join(p.Dir, metaFile))
+	if err != nil {
+		return disk.Stat{}, err
+	}
+	return disk.StatOf(fi), nil
+}
+
 // meta reads what a listing needs of a session's meta.json, unless it is
 // known already.
-func (l *listing) meta(p layout.Place) metaRow {
+func (l *listing) meta(p layout.Place) metaRow { return l.metaBy(p, l.lstat) }
+
+func (l *listing) metaBy(p layout.Place, lstat func(p layout.Place) (disk.Stat, error)) metaRow {
 	if p.Symlink || p.Unreachable {
 		return metaRow{}
 	}
-	fi, err := l.s.fs.Lstat(filepath.Join(p.Dir, metaFile))
-	if err != nil || !fi.Mode().IsRegular() {
+	began := time.Now()
+	fi, err := lstat(p)
+	if err != nil || !fi.Mode.IsRegular() {
 		return metaRow{}
 	}
-	st := stampOf(fi)
+	st := stampOfStat(fi)
 	l.mu.Lock()
 	old, ok := l.metas[p.Dir]
 	l.mu.Unlock()
-	if ok && old.stamp == st {
+	if ok && old.stamp == st && old.settled {
 		return old
 	}
 	m := l.s.readMeta(p)
-	row := metaRow{stamp: st, mtime: epoch(fi.ModTime())}
+	row := metaRow{stamp: st, settled: st.settled(began), mtime: epoch(st.time())}
+	l.mu.Lock()
+	l.read++
+	l.mu.Unlock()
 	if failedRead(m.err) {
-		row.stamp = stamp{} // not kept: it may be read the next time
+		row.stamp, row.settled = stamp{}, false // it may be read the next time
 	}
 	if m.err != nil || m.missing {
 		return row
@@ -189,17 +250,22 @@ func (l *listing) meta(p layout.Place) metaRow {
 	return row
 }
 
-// overlay puts meta.json's values over a row. A session that cannot be changed
-// keeps a dead run's status in meta.json; then the row alone says how it ended.
-func overlay(row *jsonedit.Object, m metaRow, openable bool) *jsonedit.Object {
-	row = row.Clone()
+// overlay puts meta.json's values over a row, which is a copy of the caller's.
+// Mostly they are there already: an edit copies the whole row. It reports
+// whether any was not. A session that cannot be changed keeps a dead run's
+// status in meta.json; then the row alone says how it ended.
+func overlay(row *jsonedit.Object, m metaRow, openable bool) (lagged bool) {
 	for _, f := range m.fields {
+		if raw, ok := row.Get(f.Key); ok && bytes.Equal(raw, f.Raw) {
+			continue
+		}
 		if status, _ := jsonedit.String(f.Raw); f.Key == "status" && !openable && ended(status) != "" && ended(status) == row.Str("status") {
 			continue
 		}
 		row.Set(f.Key, f.Raw)
+		lagged = true
 	}
-	return row
+	return lagged
 }
 
 // adopt gives a row to every session on disk that the registry lacks.
@@ -210,7 +276,7 @@ func (l *listing) adopt(places []layout.Place, byID map[string]layout.Place, met
 		if p.Deleted || byID[p.ID].Dir != p.Dir || p.Unreachable {
 			continue
 		}
-		if _, known := l.reg.Row(p.ID); !known {
+		if !l.reg.Has(p.ID) {
 			strangers = append(strangers, p)
 		}
 	}
@@ -218,7 +284,7 @@ func (l *listing) adopt(places []layout.Place, byID map[string]layout.Place, met
 	for i, p := range strangers {
 		row := l.newRow(p, metas[p.Dir])
 		l.mu.Lock()
-		if _, known := l.reg.Row(p.ID); !known {
+		if !l.reg.Has(p.ID) {
 			l.reg.SetRow(p.ID, row)
 			l.flushSoonLocked()
 		}
@@ -311,7 +377,7 @@ func (l *listing) remove(id string) {
 // removeKnown is remove for a session that may have no row.
 func (l *listing) removeKnown(id string) {
 	l.mu.Lock()
-	_, known := l.reg.Row(id)
+	known := l.reg.Has(id)
 	l.mu.Unlock()
 	if known {
 		l.remove(id)
@@ -399,6 +465,7 @@ func (l *listing) diff(rows []listed) []Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []Change
+	first := l.shown == nil // nothing was told yet that could differ
 	now := make(map[string]shownRow, len(rows))
 	for _, r := range rows {
 		id, cur := r.place.ID, l.shownLocked(r)
@@ -414,5 +481,8 @@ func (l *listing) diff(rows []listed) []Change {
 		}
 	}
 	l.shown = now
+	if first {
+		return nil
+	}
 	return out
 }

@@ -1,9 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"sort"
 
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 )
@@ -37,12 +37,12 @@ func (s *Store) selectRows(ctx context.Context, q ListQuery) ([]listed, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.list.saveCache()
 	rows = slices.DeleteFunc(rows, func(r listed) bool { return !q.selects(r.row) })
-	updated := make(map[string]float64, len(rows))
-	for _, r := range rows {
-		updated[r.place.ID], _ = r.row.Float("updated_at")
+	for i := range rows {
+		rows[i].updated, _ = rows[i].row.Float("updated_at")
 	}
-	sort.SliceStable(rows, func(i, j int) bool { return updated[rows[i].place.ID] > updated[rows[j].place.ID] })
+	slices.SortStableFunc(rows, func(a, b listed) int { return cmp.Compare(b.updated, a.updated) })
 	return rows, nil
 }
 
@@ -129,7 +129,8 @@ func (s *Store) Row(ctx context.Context, id string) (Row, error) {
 	if p, ok := s.layout.BoundProject(id); ok {
 		project[id] = p.Name
 	}
-	return makeRow(listed{place, overlay(row, m, place.Openable)}, project), nil
+	overlay(row, m, place.Openable)
+	return makeRow(listed{place: place, row: row}, project), nil
 }
 
 // IndexJSON returns the registry as index.json would hold it now: every

@@ -17,6 +17,11 @@ type Options struct {
 	// State is the directory that holds projects/ (the project registry);
 	// "" means a standalone root, which consults none.
 	State string
+	// CacheDir is where the store may keep, from one process to the next, what
+	// it has read of sessions; "" keeps nothing. It lies outside of Root, may be
+	// removed at any time, and is written by read-only stores too. What it holds
+	// is only used while the files that it came from are unchanged.
+	CacheDir string
 	// ReadOnly opens without writing anything at all under Root.
 	ReadOnly bool
 	// Create makes Root when it does not exist.

@@ -470,7 +470,8 @@ func (s *Store) rescanOne(ctx context.Context, id string) {
 		s.rescan(ctx)
 		return
 	}
-	cur := s.list.shownLocked(listed{place, overlay(row, m, place.Openable)})
+	overlay(row, m, place.Openable)
+	cur := s.list.shownLocked(listed{place: place, row: row})
 	old, shown := s.list.shown[id]
 	s.list.shown[id] = cur
 	s.list.mu.Unlock()

@@ -121,7 +121,7 @@ func nameProcess() {
 // mountOptions are the store options of a mount: a read-write one does the
 // start-up work of a root and keeps what it shows fresh.
 func (l location) mountOptions(o mountOptions, log *slog.Logger) store.Options {
-	opt := store.Options{Root: l.root, State: l.state, ReadOnly: o.readOnly, Create: !l.chosen, Watch: true, Log: log}
+	opt := store.Options{Root: l.root, State: l.state, ReadOnly: o.readOnly, Create: !l.chosen, Watch: true, CacheDir: cacheDir(), Log: log}
 	if o.readOnly {
 		return opt
 	}

@@ -70,6 +70,16 @@ func stateDir() (string, error) {
 	return filepath.Join(base, "sessionfs"), nil
 }
 
+// cacheDir is where caches may lie, $XDG_CACHE_HOME/sessionfs; "" when there is
+// no home for one.
+func cacheDir() string {
+	base, err := os.UserCacheDir()
+	if err != nil || !filepath.IsAbs(base) {
+		return ""
+	}
+	return filepath.Join(base, "sessionfs")
+}
+
 // check refuses a store that was named and is not there.
 func (l location) check() error {
 	info, err := os.Stat(l.root)
@@ -103,6 +113,8 @@ func (a *app) storeOptions() (store.Options, error) {
 		Root:   loc.root,
 		State:  loc.state,
 		Create: !loc.chosen,
+		// What the last one read need not be read again by the next.
+		CacheDir: cacheDir(),
 		// Never reached by a verb: what it changed is committed by Close.
 		CommitAfter: commitAfter,
 		LockTimeout: a.lockTimeout,

@@ -23,11 +23,16 @@ func (l *Layout) Discover() ([]Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discover sessions: %w", err)
 	}
-	d := discovery{l: l, view: l.view(), seen: dead}
+	ids := make([]string, 0, len(entries))
 	for _, e := range entries {
-		if !hidden(e.Name()) && mayBeDir(e) {
-			d.add(e.Name(), func(string) (string, bool) { return "", false })
+		if !hidden(e.Name()) && mayBeDir(e) && !dead[e.Name()] {
+			ids = append(ids, e.Name())
 		}
+	}
+	d := discovery{l: l, view: l.view(), seen: dead, places: make([]Place, 0, len(ids))}
+	d.view.looked = l.inspectAll(ids)
+	for _, id := range ids {
+		d.add(id, func(string) (string, bool) { return "", false })
 	}
 	for _, pid := range l.projectDirs() {
 		d.addProject(pid)
@@ -44,6 +49,7 @@ func (l *Layout) Discover() ([]Place, error) {
 			d.add(id, func(string) (string, bool) { return "", false })
 		}
 	}
+	l.looks.prune(d.places)
 	return d.places, nil
 }
 

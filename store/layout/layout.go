@@ -19,6 +19,7 @@ type Layout struct {
 
 	locations locations
 	projects  projects
+	looks     looks
 
 	// mu guards nested: the project that a session was last found under by
 	// looking through projects/. Memory only.
@@ -151,6 +152,9 @@ func (l *Layout) isLegacy(dir, id string) bool {
 
 // projectOf returns the project whose directory under projects/ dir lies in.
 func (l *Layout) projectOf(dir string) string {
+	if filepath.Dir(dir) == l.root {
+		return "" // as most are
+	}
 	for _, root := range []string{l.root, l.realRoot} {
 		rel, err := filepath.Rel(filepath.Join(root, projectsName), filepath.Dir(dir))
 		if err == nil && nestable(rel) {

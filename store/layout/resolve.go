@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"time"
 )
 
 // ErrPlacement is wrapped by the error of a session whose place cannot be
@@ -47,10 +48,12 @@ type Place struct {
 type view struct {
 	locations *locationState
 	projects  *projectState
+	// looked are directories that have just been looked at, by their path.
+	looked map[string]Place
 }
 
 func (l *Layout) view() view {
-	return view{l.locations.load(l.fs, l.log), l.projects.load(l.fs)}
+	return view{locations: l.locations.load(l.fs, l.log), projects: l.projects.load(l.fs)}
 }
 
 // Resolve finds a session's place (reference 1.5). That there is none is not
@@ -88,7 +91,10 @@ func (l *Layout) find(v view, id string, scan scanner) (Place, error) {
 	dirs, target, nested := l.candidates(v, id)
 	var lost *Place // the first place that could not be looked at
 	for _, dir := range dirs {
-		p := l.inspect(id, dir)
+		p, ok := v.looked[dir]
+		if !ok {
+			p = l.inspect(id, dir)
+		}
 		if p.Present {
 			return l.bind(v, p), nil
 		}
@@ -172,14 +178,23 @@ func (l *Layout) bind(v view, p Place) Place {
 }
 
 // inspect looks at one directory.
-func (l *Layout) inspect(id, dir string) Place {
+func (l *Layout) inspect(id, dir string) Place { return l.inspectBy(id, dir, l.lstat) }
+
+// inspectBy is inspect with a lstat that may be cheaper. A directory that is as
+// it was when it was looked at last is not looked into again.
+func (l *Layout) inspectBy(id, dir string, lstat lstatFunc) Place {
 	p := Place{ID: id, Dir: dir, Legacy: l.isLegacy(dir, id)}
-	fi, err := l.fs.Lstat(dir)
+	began := time.Now()
+	st, err := lstat(dir)
 	if err != nil {
 		p.Unreachable = !absent(err)
 		return p
 	}
-	p.Symlink = fi.Mode()&fs.ModeSymlink != 0
+	if l.looks.same(dir, st) {
+		p.Present, p.Openable = true, true
+		return p
+	}
+	p.Symlink = st.Mode&fs.ModeSymlink != 0
 	history, err1 := l.is(fs.FileMode.IsDir, dir, historyName)
 	p.Present = history
 	var err2 error
@@ -192,6 +207,7 @@ func (l *Layout) inspect(id, dir string) Place {
 	}
 	if _, err := l.fs.Stat(filepath.Join(dir, gitName)); err == nil {
 		p.Openable = true
+		l.looks.note(dir, st, began)
 		return p
 	}
 	_, err = l.fs.Stat(filepath.Join(dir, historyName, gitName))

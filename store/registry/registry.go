@@ -82,6 +82,17 @@ func (r *Registry) Row(id string) (*jsonedit.Object, bool) {
 	return rowOf(base, c, id)
 }
 
+// Has reports whether a session has a row. What is no object is none.
+func (r *Registry) Has(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.pending[id]; c != nil {
+		return c.row != nil
+	}
+	raw, ok := r.base.row(id)
+	return ok && raw[0] == '{'
+}
+
 // rowOf returns a row with a change applied; c may be nil.
 func rowOf(base *file, c *change, id string) (*jsonedit.Object, bool) {
 	if c != nil {

@@ -38,8 +38,7 @@ type Disk struct {
 	fault Fault
 	calls int
 	hit   string
-	rec   *recorder             // nil unless remembering
-	trace func(op, name string) // nil unless tracing
+	rec   *recorder // nil unless remembering
 }
 
 var _ disk.FS = (*Disk)(nil)
@@ -69,15 +68,6 @@ func (d *Disk) Hit() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.hit
-}
-
-// Trace has f called after every call that changed something, with what it did
-// and to which path, of a renaming the new one; nil ends it. The call is not
-// over yet: f may look at the disk, but not through d.
-func (d *Disk) Trace(f func(op, name string)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.trace = f
 }
 
 // count notes a call; fails is set when it has to fail.
@@ -115,9 +105,6 @@ func (d *Disk) change(op, name string, do func() error, note func(r *recorder)) 
 	}
 	if d.rec != nil && note != nil {
 		note(d.rec)
-	}
-	if d.trace != nil {
-		d.trace(op, name)
 	}
 	if fails {
 		return &fs.PathError{Op: op, Path: name, Err: d.fault.Err}
@@ -333,6 +320,13 @@ func (o *openDir) ReadInto(name string, buf []byte) ([]byte, error) {
 	return o.Dir.ReadInto(name, buf)
 }
 
+func (o *openDir) Lstat(name string) (disk.Stat, error) {
+	if err := o.d.look("lstat", filepath.Join(o.name, name)); err != nil {
+		return disk.Stat{}, err
+	}
+	return o.Dir.Lstat(name)
+}
+
 // file is a file open for writing.
 type file struct {
 	disk.File
@@ -370,9 +364,6 @@ func (f *file) Write(p []byte) (n int, err error) {
 	}
 	if d.rec != nil {
 		f.pos = d.rec.write(f.ino, f.pos, p, f.append)
-	}
-	if d.trace != nil {
-		d.trace("write", f.Name())
 	}
 	if fails {
 		return n, &fs.PathError{Op: "write", Path: f.Name(), Err: d.fault.Err}

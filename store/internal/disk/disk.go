@@ -76,5 +76,8 @@ type Dir interface {
 	// it is too small, and returns what it read. The result is valid until
 	// buf is used again. A symlink is not followed: it fails with ELOOP.
 	ReadInto(name string, buf []byte) ([]byte, error)
+	// Lstat is lstat of a name in this directory, or of a path below it. It
+	// may be called from several goroutines at once.
+	Lstat(name string) (Stat, error)
 	Close() error
 }

@@ -81,6 +81,8 @@ func (d *osDir) ReadInto(name string, buf []byte) ([]byte, error) {
 	return readAt(d.fd, name, unix.O_NOFOLLOW, buf)
 }
 
+func (d *osDir) Lstat(name string) (Stat, error) { return lstatAt(d.fd, name) }
+
 func (d *osDir) Close() error { return d.f.Close() }
 
 // firstRead is the buffer that a first read gets when the caller has none;

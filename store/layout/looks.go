@@ -1,0 +1,140 @@
+package layout
+
+import (
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+)
+
+// looks remembers of which directories it is known that they hold an openable
+// session. What is in a directory, under which name and of which kind, changes
+// only together with the directory's own times; so a directory whose lstat is
+// the same needs no further look. Only openable sessions are remembered: of
+// them neither history/ nor .git is a symlink, whose target changes without a
+// trace here.
+type looks struct {
+	mu    sync.Mutex
+	known map[string]disk.Stat
+}
+
+func (k *looks) same(dir string, st disk.Stat) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old, ok := k.known[dir]
+	return ok && old == st
+}
+
+// note remembers a look that began at a time, unless the directory could still
+// change within the tick of its times.
+func (k *looks) note(dir string, st disk.Stat, began time.Time) {
+	if !st.Settled(began) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known == nil {
+		k.known = map[string]disk.Stat{}
+	}
+	k.known[dir] = st
+}
+
+// prune forgets all but the given places, so that what is remembered does not
+// grow with sessions that come and go.
+func (k *looks) prune(places []Place) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.known) <= len(places)+len(places)/4+64 {
+		return
+	}
+	kept := make(map[string]disk.Stat, len(places))
+	for _, p := range places {
+		if st, ok := k.known[p.Dir]; ok {
+			kept[p.Dir] = st
+		}
+	}
+	k.known = kept
+}
+
+// Looked returns the lstat of a directory that was found to hold an openable
+// session, for a cache that outlives the process. It reports false when the
+// directory is not known, or changed too recently to be.
+func (l *Layout) Looked(dir string) (disk.Stat, bool) {
+	l.looks.mu.Lock()
+	defer l.looks.mu.Unlock()
+	st, ok := l.looks.known[dir]
+	return st, ok
+}
+
+// Seed gives back what Looked told an earlier process. It is believed only as
+// long as the directory's lstat is the same.
+func (l *Layout) Seed(dirs map[string]disk.Stat) {
+	l.looks.mu.Lock()
+	defer l.looks.mu.Unlock()
+	if l.looks.known == nil {
+		l.looks.known = dirs
+	}
+}
+
+// lstatFunc is lstat of a directory that is to be looked at.
+type lstatFunc func(dir string) (disk.Stat, error)
+
+func (l *Layout) lstat(dir string) (disk.Stat, error) {
+	fi, err := l.fs.Lstat(dir)
+	if err != nil {
+		return disk.Stat{}, err
+	}
+	return disk.StatOf(fi), nil
+}
+
+// manyDirs is the number of directories from which it pays to look at them side
+// by side.
+const manyDirs = 64
+
+// inspectAll looks at many directories right below root, side by side. It may
+// leave out what it cannot look at that way.
+func (l *Layout) inspectAll(ids []string) map[string]Place {
+	if len(ids) < manyDirs {
+		return nil
+	}
+	d, err := l.fs.OpenDir(l.root)
+	if err != nil {
+		return nil // root is a symlink, or gone
+	}
+	defer d.Close()
+	places := make([]Place, len(ids))
+	SideBySide(len(ids), func(i int) {
+		places[i] = l.inspectBy(ids[i], filepath.Join(l.root, ids[i]), func(string) (disk.Stat, error) { return d.Lstat(ids[i]) })
+	})
+	byDir := make(map[string]Place, len(places))
+	for _, p := range places {
+		byDir[p.Dir] = p
+	}
+	return byDir
+}
+
+// SideBySide calls fn for 0 to n-1 from a few goroutines at once, and returns
+// when all calls have.
+func SideBySide(n int, fn func(i int)) {
+	const block = 32
+	workers := min(runtime.GOMAXPROCS(0), 4, (n+block-1)/block)
+	if workers <= 1 {
+		for i := range n {
+			fn(i)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for from := w * block; from < n; from += workers * block {
+				for i := from; i < min(from+block, n); i++ {
+					fn(i)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
