@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // connections is where the kernel shows its FUSE connections.
@@ -130,6 +131,18 @@ func abortConnection(dir string) error {
 		return os.WriteFile(path, []byte("1"), 0o200)
 	}
 	return fmt.Errorf("no FUSE mount on %s", dir)
+}
+
+// AbortAfter aborts the FUSE connection on dir when a test that mounts by
+// itself takes longer than limit, which is stretched under the race detector.
+func AbortAfter(t testing.TB, dir string, limit time.Duration) {
+	timer := time.AfterFunc(Slow(limit), func() {
+		t.Errorf("mount on %s aborted: its time is over", dir)
+		if err := abortConnection(dir); err != nil {
+			t.Errorf("abort: %v", err)
+		}
+	})
+	t.Cleanup(func() { timer.Stop() })
 }
 
 // detach takes a mount out of the tree whoever is inside.
