@@ -38,7 +38,8 @@ type Disk struct {
 	fault Fault
 	calls int
 	hit   string
-	rec   *recorder // nil unless remembering
+	rec   *recorder             // nil unless remembering
+	trace func(op, name string) // nil unless tracing
 }
 
 var _ disk.FS = (*Disk)(nil)
@@ -68,6 +69,15 @@ func (d *Disk) Hit() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.hit
+}
+
+// Trace has f called after every call that changed something, with what it did
+// and to which path, of a renaming the new one; nil ends it. The call is not
+// over yet: f may look at the disk, but not through d.
+func (d *Disk) Trace(f func(op, name string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.trace = f
 }
 
 // count notes a call; fails is set when it has to fail.
@@ -105,6 +115,9 @@ func (d *Disk) change(op, name string, do func() error, note func(r *recorder)) 
 	}
 	if d.rec != nil && note != nil {
 		note(d.rec)
+	}
+	if d.trace != nil {
+		d.trace(op, name)
 	}
 	if fails {
 		return &fs.PathError{Op: op, Path: name, Err: d.fault.Err}
@@ -364,6 +377,9 @@ func (f *file) Write(p []byte) (n int, err error) {
 	}
 	if d.rec != nil {
 		f.pos = d.rec.write(f.ino, f.pos, p, f.append)
+	}
+	if d.trace != nil {
+		d.trace("write", f.Name())
 	}
 	if fails {
 		return n, &fs.PathError{Op: "write", Path: f.Name(), Err: d.fault.Err}
