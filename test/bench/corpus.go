@@ -183,7 +183,22 @@ func (s *suite) drop(name string) error {
 		return nil
 	}
 	delete(s.corpora, name)
-	return os.RemoveAll(root)
+	return removeAll(root, 1)
+}
+
+// removeAll removes a directory. Its entries down to a depth are removed in
+// parallel: a large registry takes its time.
+func removeAll(dir string, depth int) error {
+	if depth > 0 {
+		entries, _ := os.ReadDir(dir) // what cannot be read is told below
+		_ = parallel(context.Background(), len(entries), func(n int) error {
+			if !entries[n].IsDir() {
+				return nil
+			}
+			return removeAll(filepath.Join(dir, entries[n].Name()), depth-1)
+		})
+	}
+	return os.RemoveAll(dir)
 }
 
 // calm waits until the disk has what was written, so that writing it does not

@@ -107,6 +107,7 @@ func run(args []string) int {
 		os.Exit(130)
 	}()
 	err = s.runGroups()
+	s.progress("done, removing what was made")
 	s.close()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

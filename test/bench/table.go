@@ -19,6 +19,8 @@ type figure struct {
 	// AtLeast turns the bound round. None means that the figure has no bound
 	// and only explains another.
 	AtLeast bool    `json:"at_least,omitempty"`
+	// Slack is the part of the bound that may be exceeded.
+	Slack float64 `json:"slack,omitempty"`
 	None    bool    `json:"no_bound,omitempty"`
 	Value   float64 `json:"value"`
 	// Note says in a few words what was compared.
@@ -37,7 +39,7 @@ func (f figure) ok() bool {
 	if f.AtLeast {
 		return f.Value >= f.Bound
 	}
-	return f.Value <= f.Bound // not a number is short
+	return f.Value <= f.Bound*(1+f.Slack) // not a number is short
 }
 
 // verdict is the last word of a line.
