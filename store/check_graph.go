@@ -48,6 +48,9 @@ func (c *checker) files(p layout.Place, sn *Snapshot) {
 		return
 	}
 	for _, e := range entries {
+		if p.HistoryRepo && e.Name() == ".git" {
+			continue // told as the old layout
+		}
 		if !strings.HasSuffix(e.Name(), ".json") && !strings.HasSuffix(e.Name(), ".tmp") {
 			c.add("stray_file", Note, p.ID, filepath.Join(dir, e.Name()), "not a history file")
 		}

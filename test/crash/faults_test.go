@@ -28,7 +28,10 @@ var modes = []struct {
 }
 
 // sampled is how many calls share one failure in the modes after the first.
-const sampled = 4
+const (
+	sampled        = 4
+	sampledResumed = 12
+)
 
 // TestFaults runs each operation with a failure at each of its disk calls in
 // turn, and goes on with the same store. In the modes after the first only some
@@ -42,7 +45,11 @@ func TestFaults(t *testing.T) {
 		f := newFaulty(t, o)
 		for i, m := range modes {
 			step := 1
-			if i > 0 && !long() {
+			switch {
+			case i == 0 || long():
+			case o.resumed: // hundreds of calls, each carried on to the end
+				step = sampledResumed
+			default:
 				step = sampled
 			}
 			for at := 1 + i%step; ; at += step {

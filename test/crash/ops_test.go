@@ -189,8 +189,8 @@ var ops = []op{
 		_, err := e.s.Rewind(e.ctx, "s1", "u2", e.plan)
 		return err
 	}},
-	{name: "migrate out of a folder", spec: oldPlaces, run: migrate("s1"), resumed: true, allow: migrating},
-	{name: "migrate the first layout", spec: oldPlaces, run: migrate("s2"), resumed: true, allow: migrating},
+	{name: "migrate out of a folder", spec: oldFolder, run: migrate("s1"), resumed: true, allow: migrating},
+	{name: "migrate the first layout", spec: firstLayout, run: migrate("s1"), resumed: true, allow: migrating},
 	{name: "edit on the branch", spec: talk, run: func(e *env) error {
 		_, err := e.s.EditOnBranch(e.ctx, "s1", "u2", "second, in place")
 		return err
@@ -284,8 +284,8 @@ const work = `
 	commit "turn: first"
 `
 
-// oldPlaces are sessions as old versions left them.
-const oldPlaces = `
+// oldFolder is a session in its project's folder, as old versions left it.
+const oldFolder = `
 	project p1 "Project One"
 	session s1 project=p1 place=folder
 	root
@@ -294,13 +294,21 @@ const oldPlaces = `
 	raw workdir/a.txt one
 	commit "turn: first"
 	user u2 "not committed"
-	session s2 place=history
+	session s2
 	root
-	user v1 "hello"
-	llm b1 "hi"
-	commit "turn: hello"
-	user v2 "not committed"
-	session s3
+	user w1 "hello"
+`
+
+// firstLayout is a session whose history/ is the repository.
+const firstLayout = `
+	session s1 place=history
+	root
+	user u1 "first"
+	llm a1 "answer"
+	raw workdir/a.txt one
+	commit "turn: first"
+	user u2 "not committed"
+	session s2
 	root
 	user w1 "hello"
 `
@@ -312,6 +320,7 @@ var migrating = map[string]string{
 	"old_layout":     "it waits for its migration",
 	"unmigrated":     "it waits for its migration",
 	"no_repository":  "it waits for its migration",
+	"stray_file":     "the first layout's repository, until it is set aside",
 }
 
 // migrate moves one session to where it belongs.
@@ -320,6 +329,9 @@ func migrate(id string) func(e *env) error {
 		done, err := e.s.Migrate(e.ctx, nil, id)
 		for _, m := range done {
 			err = errors.Join(err, m.Err)
+		}
+		if err == nil && len(done) == 0 {
+			return &store.Error{Code: store.NotFound, Op: "migrate", Session: id, Err: errNothingDone}
 		}
 		return err
 	}
@@ -548,7 +560,7 @@ func (o op) resume(ctx context.Context, s *store.Store, before, after state) err
 	if !o.resumed {
 		return nil
 	}
-	if err := o.run(&env{ctx: ctx, s: s}); err != nil {
+	if err := o.run(&env{ctx: ctx, s: s}); err != nil && !errors.Is(err, errNothingDone) {
 		return fmt.Errorf("run again: %w", err)
 	}
 	got, err := capture(ctx, s)

@@ -15,8 +15,9 @@ import (
 
 const (
 	// losses is how many outcomes of a power cut are tried at each point.
-	losses     = 6
-	lossesLong = 40
+	losses        = 6
+	lossesResumed = 2
+	lossesLong    = 40
 	// fsckEach is how many distinct points share one git fsck.
 	fsckEach = 40
 )
@@ -110,8 +111,11 @@ func (c *cut) all() {
 		last = c.end
 	}
 	n := losses
-	if long() {
+	switch {
+	case long():
 		n = lossesLong
+	case c.o.resumed: // hundreds of steps, each carried on to the end
+		n = lossesResumed
 	}
 	for k := c.start; k <= last; k++ {
 		for _, loss := range storetest.Losses(n, uint64(k)*1000) {

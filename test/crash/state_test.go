@@ -143,7 +143,7 @@ func (st state) session(ctx context.Context, s *store.Store, r store.Row) error 
 		}
 		rel, _ := filepath.Rel(sn.Dir, path)
 		switch {
-		case e.IsDir() && (rel == ".git" || strings.HasPrefix(e.Name(), ".git.sessionfs-") || strings.HasPrefix(rel, ".sessionfs-")):
+		case e.IsDir() && (e.Name() == ".git" || strings.HasPrefix(e.Name(), ".git.sessionfs-") || strings.HasPrefix(rel, ".sessionfs-")):
 			return fs.SkipDir
 		case e.IsDir(), isTemp(e.Name()), rel == "workdir/.gitkeep", e.Name() == ".opdedup.json": // a cache
 			return nil
