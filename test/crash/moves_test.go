@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,12 +16,15 @@ import (
 	"github.com/sessionfs/sessionfs/store/storetest"
 )
 
-// moves are the eight moves of the data model. Their crashes are lines of ops.
-var moves = []struct {
+// move is one of the eight moves of the data model, in one of its forms. Its
+// crashes are the line of ops that has its name.
+type move struct {
 	name string
 	run  func(ctx context.Context, s *store.Store) error
 	head string // the head afterwards, "" for a new node
-}{
+}
+
+var moves = []move{
 	{"retry", func(ctx context.Context, s *store.Store) error { _, err := s.Retry(ctx, "s1", "@"); return err }, "u2"},
 	{"edit", func(ctx context.Context, s *store.Store) error { _, err := s.Edit(ctx, "s1", "u2", "x"); return err }, ""},
 	{"sibling", func(ctx context.Context, s *store.Store) error {
@@ -30,6 +34,10 @@ var moves = []struct {
 	{"leaf", func(ctx context.Context, s *store.Store) error { _, err := s.Leaf(ctx, "s1", "u3"); return err }, "a3"},
 	{"checkout", func(ctx context.Context, s *store.Store) error { _, err := s.Checkout(ctx, "s1", "side"); return err }, "a3"},
 	{"delete branch", func(ctx context.Context, s *store.Store) error { _, err := s.DeleteBranch(ctx, "s1", "@"); return err }, "a3"},
+	{"delete subtree", func(ctx context.Context, s *store.Store) error {
+		_, err := s.DeleteSubtree(ctx, "s1", "u2")
+		return err
+	}, "a3"},
 	{"attach", func(ctx context.Context, s *store.Store) error {
 		_, err := s.Attach(ctx, store.AttachSpec{Source: "s1", Target: "side"})
 		return err
@@ -43,6 +51,28 @@ var moves = []struct {
 		_, err := s.SetHead(ctx, "s1", "u1", store.HeadMove{})
 		return err
 	}, "u1"},
+}
+
+// TestEveryMoveIsDriven: the data model's moves are all here, and each has its
+// crashes.
+func TestEveryMoveIsDriven(t *testing.T) {
+	driven, here := map[string]bool{}, map[string]bool{"rewind over files": true} // TestRewindOrder
+	for _, o := range ops {
+		driven[o.name] = true
+	}
+	for _, m := range moves {
+		here[m.name] = true
+	}
+	for _, name := range []string{"retry", "edit", "sibling", "leaf", "checkout", "delete branch", "delete subtree", "attach", "attach across", "rewind"} {
+		if !here[name] {
+			t.Errorf("%s is not among the moves", name)
+		}
+	}
+	for name := range here {
+		if !driven[name] {
+			t.Errorf("%s has no crashes", name)
+		}
+	}
 }
 
 // TestMoveOrder: a move is in the store, then in the index, then published, and
@@ -75,6 +105,9 @@ func TestMoveOrder(t *testing.T) {
 type observer struct {
 	s       *store.Store
 	root    string
+	state   string // the state directory, "" for none
+	dir     string // the session's, "" for the default place
+	atSwap  func() error
 	swapped []uint64 // versions, in the order of Swapped
 	told    []uint64 // and of Published
 	last    *store.Snapshot
@@ -92,7 +125,10 @@ func (o *observer) Swapped(c store.Change) {
 		return
 	}
 	o.swapped = append(o.swapped, c.New.Version)
-	b, err := os.ReadFile(filepath.Join(o.root, "s1", "meta.json"))
+	if o.dir == "" {
+		o.dir = filepath.Join(o.root, "s1")
+	}
+	b, err := os.ReadFile(filepath.Join(o.dir, "meta.json"))
 	var meta struct {
 		Head string `json:"head_id"`
 	}
@@ -105,6 +141,16 @@ func (o *observer) Swapped(c store.Change) {
 	}
 	if _, ok := c.New.Index.Get(c.New.Head); !ok {
 		o.fail("at Swapped, the head %s is not in the index", c.New.Head)
+	}
+	for _, e := range c.New.Entries() {
+		if _, err := os.Stat(filepath.Join(o.dir, "history", e.File)); err != nil {
+			o.fail("at Swapped, a node is in the index and not in the store: %v", err)
+		}
+	}
+	if o.atSwap != nil {
+		if err := o.atSwap(); err != nil {
+			o.fail("at Swapped, %v", err)
+		}
 	}
 	branch, err := c.New.Branch()
 	if err != nil || len(branch) == 0 || branch[len(branch)-1].ID != c.New.Head {
@@ -131,11 +177,26 @@ func (o *observer) Published(ctx context.Context, c store.Change) {
 	if err != nil || sn != o.last {
 		o.fail("at Published, Load does not give the newest snapshot: %v", err)
 	}
+	o.othersSee(ctx)
 	// The in-process lock is free: another operation gets through at once.
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if _, err := o.s.SetHead(short, "s1", o.last.Head, store.HeadMove{}); err != nil {
 		o.fail("at Published, an operation does not get through: %v", err)
+	}
+}
+
+// othersSee: what is published is what another process reads.
+func (o *observer) othersSee(ctx context.Context) {
+	other, err := store.Open(ctx, store.Options{Root: o.root, State: o.state, ReadOnly: true})
+	if err != nil {
+		o.fail("at Published, another store: %v", err)
+		return
+	}
+	defer other.Close()
+	sn, err := other.Load(ctx, "s1")
+	if err != nil || sn.Head != o.last.Head || sn.Index.Len() != o.last.Index.Len() || string(sn.MetaJSON()) != string(o.last.MetaJSON()) {
+		o.fail("at Published, another store has another state: %v", err)
 	}
 }
 
@@ -158,44 +219,152 @@ func (o *observer) verify(t *testing.T, head string) {
 	}
 }
 
+// TestRewindOrder: the files of a rewind are in place before its head has moved
+// and anybody is told.
+func TestRewindOrder(t *testing.T) {
+	dir := scratch(t)
+	root := filepath.Join(dir, rootName)
+	storetest.Build(t, root, work)
+	e := &env{ctx: t.Context(), opt: store.Options{Root: root, State: dir, FS: storetest.NewDisk()}}
+	if err := open(e); err != nil {
+		t.Fatal(err)
+	}
+	defer e.s.Close()
+	if err := changeFiles(e); err != nil {
+		t.Fatal(err)
+	}
+	o := &observer{s: e.s, root: root, state: dir, dir: filepath.Join(root, "projects", "p1", "s1"), atSwap: func() error {
+		b, err := os.ReadFile(workFile(e, "f.txt"))
+		if string(b) != "before" {
+			return fmt.Errorf("the file is %q, %w", b, err)
+		}
+		return nil
+	}}
+	defer e.s.Subscribe(o)()
+	if _, err := e.s.Rewind(e.ctx, "s1", "u2", e.plan); err != nil {
+		t.Fatal(err)
+	}
+	o.verify(t, "a1")
+}
+
+// activeBy are the ways in which a run is active in s1: one of this process, and
+// what another program writes of its own.
+var activeBy = map[string]func(ctx context.Context, s *store.Store) (end func() error, err error){
+	"our own run": func(ctx context.Context, s *store.Store) (func() error, error) {
+		run, err := s.Begin(ctx, "s1")
+		return func() error { return run.End(ctx, "idle") }, err
+	},
+	"running":     saysItself("running"),
+	"needs_input": saysItself("needs_input"),
+	"cancelling":  saysItself("cancelling"),
+}
+
+// saysItself writes a status into meta.json as another program does.
+func saysItself(status string) func(context.Context, *store.Store) (func() error, error) {
+	return func(ctx context.Context, s *store.Store) (func() error, error) {
+		sn, err := s.Load(ctx, "s1")
+		if err != nil {
+			return nil, err
+		}
+		path, idle := filepath.Join(sn.Dir, "meta.json"), sn.MetaJSON()
+		busy := strings.Replace(string(idle), "{", `{"status": "`+status+`", `, 1)
+		end := func() error { return replace(path, string(idle)) }
+		return end, replace(path, busy)
+	}
+}
+
+// replace writes a file as everybody does who shares a store.
+func replace(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
 // TestMovesAreRefused: no move happens while a run is active, and nothing is
 // written then.
 func TestMovesAreRefused(t *testing.T) {
 	for _, m := range moves {
-		t.Run(m.name, func(t *testing.T) {
-			root := filepath.Join(scratch(t), rootName)
-			storetest.Build(t, root, talk)
-			ctx := t.Context()
-			d := storetest.NewDisk()
-			s, err := store.Open(ctx, store.Options{Root: root, FS: d})
-			if err != nil {
+		for by, begin := range activeBy {
+			t.Run(m.name+"/"+by, func(t *testing.T) {
+				root := filepath.Join(scratch(t), rootName)
+				storetest.Build(t, root, talk)
+				s, err := store.Open(t.Context(), store.Options{Root: root, FS: storetest.NewDisk()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				refused(t, s, begin, m.run)
+			})
+		}
+	}
+}
+
+// refused checks that a move is refused while a run is active, changes nothing
+// then, and goes through afterwards.
+func refused(t *testing.T, s *store.Store, begin func(context.Context, *store.Store) (func() error, error), run func(context.Context, *store.Store) error) {
+	t.Helper()
+	ctx := t.Context()
+	end, err := begin(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := capture(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run(ctx, s); store.CodeOf(err) != store.RunActive {
+		t.Errorf("err = %v", err)
+	}
+	after, err := capture(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := diff(before, after, func(string) bool { return true }); d != nil {
+		t.Errorf("refused, and changed: %v", d)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(ctx, s); err != nil {
+		t.Errorf("after the run: %v", err)
+	}
+}
+
+// TestAttachAcrossIsRefusedByEither: a run in the session that is pointed to
+// refuses as one in the session that is written to does.
+func TestAttachAcrossIsRefusedByEither(t *testing.T) {
+	root := filepath.Join(scratch(t), rootName)
+	storetest.Build(t, root, talk)
+	s, err := store.Open(t.Context(), store.Options{Root: root, FS: storetest.NewDisk()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	refused(t, s, activeBy["our own run"], func(ctx context.Context, s *store.Store) error {
+		_, err := s.Attach(ctx, store.AttachSpec{Source: "s1", Target: "side", Anchor: "s2"})
+		return err
+	})
+}
+
+// TestRewindOverFilesIsRefused: the project's files stay too.
+func TestRewindOverFilesIsRefused(t *testing.T) {
+	for by, begin := range activeBy {
+		t.Run(by, func(t *testing.T) {
+			dir := scratch(t)
+			storetest.Build(t, filepath.Join(dir, rootName), work)
+			e := &env{ctx: t.Context(), opt: store.Options{Root: filepath.Join(dir, rootName), State: dir, FS: storetest.NewDisk()}}
+			if err := open(e); err != nil {
 				t.Fatal(err)
 			}
-			defer s.Close()
-			run, err := s.Begin(ctx, "s1")
-			if err != nil {
+			defer e.s.Close()
+			if err := changeFiles(e); err != nil {
 				t.Fatal(err)
 			}
-			before, err := capture(ctx, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := m.run(ctx, s); store.CodeOf(err) != store.RunActive {
-				t.Errorf("err = %v", err)
-			}
-			after, err := capture(ctx, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := diff(before, after, func(string) bool { return true }); d != nil {
-				t.Errorf("refused, and changed: %v", d)
-			}
-			if err := run.End(ctx, "idle"); err != nil {
-				t.Fatal(err)
-			}
-			if err := m.run(ctx, s); err != nil {
-				t.Errorf("after the run: %v", err)
-			}
+			refused(t, e.s, begin, func(ctx context.Context, s *store.Store) error {
+				_, err := s.Rewind(ctx, "s1", "u2", e.plan)
+				return err
+			})
 		})
 	}
 }
