@@ -144,6 +144,7 @@ func serve(o order, c *counter) (*store.Store, *fsnode.Mount, error) {
 type mounted struct {
 	t          *testing.T
 	dir, store string
+	readOnly   bool
 	p          *harness.Process
 }
 
@@ -151,7 +152,7 @@ type mounted struct {
 func mount(t *testing.T, root string, readOnly bool) *mounted {
 	t.Helper()
 	harness.RequireFUSE(t)
-	m := &mounted{t: t, dir: filepath.Join(t.TempDir(), "mnt"), store: root, p: harness.Spawn(t, "serve")}
+	m := &mounted{t: t, dir: filepath.Join(t.TempDir(), "mnt"), store: root, readOnly: readOnly, p: harness.Spawn(t, "serve")}
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
