@@ -131,13 +131,27 @@ func (c *checker) registry(places []layout.Place) {
 			c.add("directory_without_row", Warning, p.ID, p.Dir, "the registry does not list the session")
 			continue
 		}
-		c.row(p, row)
+		if !c.rowOnItsWay(p) {
+			c.row(p, row)
+		}
 	}
 	for id := range reg.Rows() {
 		if !onDisk[id] {
 			c.add("row_without_directory", Warning, id, path, "the registry lists a session that is not there")
 		}
 	}
+}
+
+// rowOnItsWay reports whether a session changed just now and after the registry
+// was written: its row follows within a second (flushDelay) where its writer
+// lives, and a longer time on a busy machine.
+func (c *checker) rowOnItsWay(p layout.Place) bool {
+	meta, err := c.s.fs.Lstat(filepath.Join(p.Dir, "meta.json"))
+	if err != nil {
+		return false
+	}
+	index, err := c.s.fs.Lstat(c.s.layout.IndexPath())
+	return err == nil && meta.ModTime().After(index.ModTime()) && c.s.now().Sub(meta.ModTime()) < 10*flushDelay
 }
 
 // row compares a registry row with meta.json.

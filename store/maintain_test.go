@@ -438,6 +438,33 @@ func TestCheckFindsAllInOneRun(t *testing.T) {
 	}
 }
 
+// TestCheckWaitsForARow: a row that lags behind a session which changed just now
+// is no finding, and one that stays behind is.
+func TestCheckWaitsForARow(t *testing.T) {
+	root, _ := soundRoot(t)
+	meta := filepath.Join(root, "x", "meta.json")
+	edit(t, meta, `"agent_id": "main"`, `"agent_id": "other"`)
+	for _, c := range []struct {
+		index, meta time.Duration // how long ago each was written
+		want        int
+	}{
+		{time.Minute, 0, 0},
+		{2 * time.Minute, time.Minute, 1},
+		{0, time.Minute, 1},
+		{0, 0, 1},
+	} {
+		now := time.Now()
+		for path, ago := range map[string]time.Duration{filepath.Join(root, "index.json"): c.index, meta: c.meta} {
+			if err := os.Chtimes(path, now.Add(-ago), now.Add(-ago)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found := findings(t, root); found["stale_row"] != c.want {
+			t.Errorf("the registry %v old, meta.json %v: %v, want %d stale rows", c.index, c.meta, found, c.want)
+		}
+	}
+}
+
 // TestRepairBringsLostMessagesBack loses two messages in a row, and the head.
 func TestRepairBringsLostMessagesBack(t *testing.T) {
 	root, ids := soundRoot(t)
