@@ -119,6 +119,8 @@ chmod 644 "$control"/* "$doc"/copyright
 find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 mkdir -p "$OUT"
+# One package lies there, so that "apt install ./bin/sessionfs_*.deb" is clear.
+rm -f "$OUT"/sessionfs_*_"$arch".deb
 # One thread and one compressor: another number or kind gives other bytes.
 DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz --build "$stage" "$OUT/sessionfs_${version}_$arch.deb" >/dev/null
 printf '%s\n' "$OUT/sessionfs_${version}_$arch.deb"

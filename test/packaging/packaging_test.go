@@ -2,6 +2,7 @@ package packaging
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -103,7 +104,15 @@ func TestPackage(t *testing.T) {
 	need(t, "make", "dpkg-deb", "gzip", "md5sum")
 	first := sources(t, root)
 	second := sources(t, first)
+	// One built before is not left beside it: arm64 and amd64 are Debian's names too.
+	before := filepath.Join(first, "bin", "sessionfs_0.1-1_"+runtime.GOARCH+".deb")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(before), 0o755), os.WriteFile(before, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	a := makeDeb(t, first)
+	if _, err := os.Stat(before); err == nil && strings.HasSuffix(a, "_"+runtime.GOARCH+".deb") {
+		t.Error("an older package lies beside the new one")
+	}
 	b := makeDeb(t, second, "LC_ALL=C", "TZ=Pacific/Auckland", "HOSTNAME=elsewhere", "DPKG_DEB_COMPRESSOR_TYPE=gzip")
 	t.Run("reproducible", func(t *testing.T) {
 		same(t, filepath.Join(first, "bin/deb/sessionfs"), filepath.Join(second, "bin/deb/sessionfs"))
