@@ -3,6 +3,7 @@
 package test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sessionfs/sessionfs/store"
 	"github.com/sessionfs/sessionfs/test/harness"
 )
 
@@ -32,6 +34,9 @@ const stepLimit = "60"
 //	                    another process wrote within a tenth of a second
 //	mount ARG…          sessionfs mount --background ARG…, undone at the end
 //	fixture NAME DIR    extract a golden store
+//	turn SESSION REPLY FILE SCRIPT
+//	                    run sh -c SCRIPT, which changes FILE, as the turn of a
+//	                    reply: what FILE held is recorded, for rewind
 //
 // and the conditions [fuse] and [root]. Each script has its own home and
 // state directory, and SESSIONFS_STORE=$WORK/store.
@@ -55,6 +60,7 @@ func TestScript(t *testing.T) {
 			"status":  cmdStatus,
 			"sh":      cmdSh,
 			"waitfor": cmdWaitfor,
+			"turn":    cmdTurn,
 			"mount":   func(ts *testscript.TestScript, neg bool, args []string) { cmdMount(t, ts, neg, args) },
 			"fixture": func(ts *testscript.TestScript, neg bool, args []string) { cmdFixture(t, ts, neg, args) },
 		},
@@ -165,6 +171,21 @@ func cmdMount(t *testing.T, ts *testscript.TestScript, neg bool, args []string) 
 	if err := limited(ts, args...); err != nil {
 		ts.Fatalf("mount: %v", err)
 	}
+}
+
+// cmdTurn does what a worker's tools do around each file that they write.
+func cmdTurn(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: turn SESSION REPLY FILE SCRIPT")
+	}
+	ctx, root := context.Background(), ts.Getenv("SESSIONFS_STORE")
+	st, err := store.Open(ctx, store.Options{Root: root, State: filepath.Dir(root)})
+	ts.Check(err)
+	defer st.Close()
+	file := ts.MkAbs(args[2])
+	ts.Check(st.BeforeWrite(ctx, args[0], args[1], file))
+	ts.Check(limited(ts, "sh", "-c", args[3]))
+	ts.Check(st.AfterWrite(ctx, args[0], args[1], file))
 }
 
 // reportRaces fails the test when the race detector has spoken in the log of a

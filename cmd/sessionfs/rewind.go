@@ -56,10 +56,22 @@ func (a *app) planRewind(cmd *cobra.Command, session, ref string, asJSON bool) e
 	if asJSON {
 		return printJSON(a.stdout, newPlanJSON(id, plan, false))
 	}
-	if err := writePlan(a.stdout, plan); err != nil || len(plan.Conflicts) > 0 {
+	if err := writePlan(a.stdout, plan); err != nil {
 		return err
 	}
-	if yes, _ := a.confirm("Go back?"); !yes {
+	if len(plan.Conflicts) > 0 {
+		hint := "hint: these files have changed since, and are kept: put them back as the turn left them"
+		if plan.Head != "" {
+			hint += ", or move the head alone: sessionfs head " + escaped(id+" "+plan.Head)
+		}
+		fmt.Fprintln(a.stderr, hint)
+		return nil
+	}
+	yes, asked := a.confirm("Go back?")
+	if !asked {
+		fmt.Fprintln(a.stderr, "hint: nothing was changed; add --yes to go back")
+	}
+	if !yes {
 		return nil
 	}
 	return a.withStore(cmd, false, func(ctx context.Context, st *store.Store) error {
@@ -115,13 +127,17 @@ func newPlanJSON(id string, p *store.RewindPlan, done bool) planJSON {
 	return out
 }
 
+// orNone is a head's id, or "none".
+func orNone(head string) string {
+	if head == "" {
+		return "none"
+	}
+	return head
+}
+
 func writePlan(w io.Writer, p *store.RewindPlan) error {
 	var b strings.Builder
-	head := p.Head
-	if head == "" {
-		head = "none"
-	}
-	fmt.Fprintf(&b, "before:   %s  %s\nhead:     %s\n", oneLine(p.Target), clip(oneLine(p.Text), 60), oneLine(head))
+	fmt.Fprintf(&b, "before:   %s  %s\nhead:     %s\n", oneLine(p.Target), clip(oneLine(p.Text), 60), oneLine(orNone(p.Head)))
 	for _, t := range p.Turns {
 		fmt.Fprintf(&b, "undone:   %s\n", oneLine(t))
 	}
