@@ -2,7 +2,9 @@ package crash
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sessionfs/sessionfs/store"
@@ -57,6 +59,15 @@ func TestDeadRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
+	// Open itself ends both: what the lease proves of the one it proves of the
+	// other, and it forgets the run then.
+	raw, err := filepath.Glob(filepath.Join(root, "s1", "history", "*-"+node+".json"))
+	if err != nil || len(raw) != 1 {
+		t.Fatalf("files of %s: %v, %v", node, raw, err)
+	}
+	if b, err := os.ReadFile(raw[0]); err != nil || !strings.Contains(string(b), `"status": "interrupted"`) {
+		t.Fatalf("the reply after Open: %s, %v", b, err)
+	}
 	sn, err := again.Load(ctx, "s1")
 	if err != nil || sn.Status() != "interrupted" {
 		t.Fatalf("status after the kill: %q, %v", sn.Status(), err)
