@@ -205,6 +205,10 @@ func (st *story) move() {
 	})
 	st.file("meta-after-move", session+"/meta.json")
 	st.file("index", "index.json")
+	st.must(st.s.Close())
+	st.must(os.Remove(filepath.Join(st.root, "index.json")))
+	st.open()
+	st.file("index-rebuilt", "index.json")
 	_, err := st.s.SetHead(st.ctx, session, "c93d5e18_reply", store.HeadMove{})
 	st.must(err)
 }
