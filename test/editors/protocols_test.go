@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -236,39 +235,6 @@ func TestWritesAfterTheRename(t *testing.T) {
 	}
 }
 
-// TestShellRedirections: redirections, O_APPEND and duplicated descriptors do
-// on a file of one's own and on a real file what they do on any disk.
-func TestShellRedirections(t *testing.T) {
-	m := start(t, harness.Options{})
-	for _, path := range []string{m.Session(nested, "mine"), m.Session(nested, "fields", "mine"), m.Session(nested, "messages", "mine"), m.Session(nested, "attachments", "mine")} {
-		r := harness.Command(t, t.TempDir(), nil, "bash", "-c", redirections, "bash", path)
-		if r.Code != 0 || r.Out != "" {
-			t.Errorf("%s: exit status %d\n%s%s", path, r.Code, r.Out, r.Err)
-		}
-	}
-	pure(t, m, nested)
-}
-
-const redirections = `F=$1; f=0
-ck(){ [ "$2" = "$3" ] || { echo "$1: got $(printf %q "$2") want $(printf %q "$3")"; f=1; }; }
-printf 'one\n' > "$F"; ck '>' "$(cat "$F")" one
-printf 'two\n' >> "$F"; ck '>>' "$(cat "$F")" $'one\ntwo'
-echo three | tee -a "$F" >/dev/null; ck 'tee -a' "$(cat "$F")" $'one\ntwo\nthree'
-{ echo a; echo b; } > "$F"; ck 'group >' "$(cat "$F")" $'a\nb'
-exec 3>>"$F"; echo c >&3; (echo d >&3); echo e >&3; exec 3>&-; ck 'kept open over fork' "$(cat "$F")" $'a\nb\nc\nd\ne'
-: > "$F"; exec 3>>"$F" 4>>"$F"; for i in $(seq 50); do echo a$i >&3; echo b$i >&4; done; exec 3>&- 4>&-
-ck 'two appenders' "$(sort "$F" | uniq | wc -l)" 100
-printf x > "$F"; echo host > "$F.src"; cp "$F.src" "$F"; rm "$F.src"; ck 'cp over' "$(cat "$F")" host
-printf 0123456789 > "$F"; printf XX | dd of="$F" bs=1 seek=4 conv=notrunc status=none; ck 'dd seek' "$(cat "$F")" 0123XX6789
-truncate -s 4 "$F"; ck 'truncate shrink' "$(cat "$F")" 0123
-truncate -s 6 "$F"; ck 'truncate grow' "$(stat -c %s "$F")" 6
-: > "$F"; ck ': >' "$(stat -c %s "$F")" 0
-head -c 300000 /dev/zero | tr '\0' q > "$F"; ck '300 kB' "$(md5sum < "$F")" "$(head -c 300000 /dev/zero | tr '\0' q | md5sum)"
-chmod 640 "$F"; ck mode "$(stat -c %a "$F")" 640
-touch -d '2001-02-03 04:05:06 UTC' "$F"; ck time "$(date -u -r "$F" +%FT%T)" 2001-02-03T04:05:06
-rm "$F"; ck rm "$(ls "$F" 2>&1 | wc -l)" 1
-exit $f`
-
 // TestValueRedirections: a field is one value. What would change a part of it
 // is refused with an errno, and what starts or continues one is applied.
 func TestValueRedirections(t *testing.T) {
@@ -363,64 +329,6 @@ func headOfLast(t *testing.T, m *harness.Mount) string {
 	}
 	t.Fatalf("no node is %s", name)
 	return ""
-}
-
-// TestControlFile: errors of commands arrive, pieces join, junk is refused and
-// not cut to a command, and reading ends.
-func TestControlFile(t *testing.T) {
-	m := start(t, harness.Options{})
-	path := m.Session(nested, "ctl")
-	good, bad := "head "+tipTrunk, "no-such-verb x"
-	state := func() string {
-		return read(t, m.Session(nested, "head_id")) + strings.Join(names(t, m.Session(nested, "branch")), " ")
-	}
-	send := func(flags int, pieces ...string) error {
-		fd, err := unix.Open(path, unix.O_WRONLY|flags, 0)
-		if err != nil {
-			return err
-		}
-		for _, p := range pieces {
-			if err == nil {
-				_, err = unix.Write(fd, []byte(p))
-			}
-		}
-		return errors.Join(err, unix.Close(fd))
-	}
-	before := state()
-	for what, c := range map[string]struct {
-		flags  int
-		pieces []string
-		want   []error
-	}{
-		"a bad command":              {0, []string{bad + "\n"}, []error{unix.EINVAL}},
-		"nothing written":            {0, nil, []error{nil}},
-		"an empty write":             {0, []string{""}, []error{nil}},
-		"a newline":                  {0, []string{"\n"}, []error{nil}},
-		"no newline":                 {0, []string{good}, []error{nil}},
-		"a line":                     {0, []string{good + "\n"}, []error{nil}},
-		"CRLF":                       {0, []string{good + "\r\n"}, []error{nil}},
-		"two pieces":                 {0, []string{good[:3], good[3:] + "\n"}, []error{nil}},
-		"O_TRUNC":                    {unix.O_TRUNC, []string{good + "\n"}, []error{nil}},
-		"O_APPEND":                   {unix.O_APPEND, []string{good + "\n"}, []error{nil}},
-		"300 kB of junk":             {0, []string{strings.Repeat("A", 300_000)}, []error{unix.EINVAL, unix.EFBIG}},
-		"a bad line and a good line": {0, []string{bad + "\nhead " + tipDetour + "\n"}, []error{unix.EINVAL}},
-		"no text":                    {0, []string{"\x00\xff\xfe\n"}, []error{unix.EINVAL}},
-	} {
-		err := send(c.flags, c.pieces...)
-		if !slices.ContainsFunc(c.want, func(w error) bool { return errors.Is(err, w) }) {
-			t.Errorf("%s: %v, want %v", what, err, c.want)
-		}
-		if got := state(); got != before {
-			t.Errorf("%s changed the state to %q", what, got)
-		}
-	}
-	r := harness.Shell(t, t.TempDir(), `echo "$2" > "$1"`, path, bad)
-	if r.Code == 0 || r.Err == "" {
-		t.Errorf("the shell does not see a failure: exit status %d, %q", r.Code, r.Err)
-	}
-	if got := read(t, path); !strings.Contains(got, "error invalid") {
-		t.Errorf("ctl reads %q", got)
-	}
 }
 
 // TestMetaInParts: meta.json that comes from several programs, one after the

@@ -30,7 +30,7 @@ func FreeAddr(t testing.TB) string {
 // before.
 func Profile(t testing.TB, addr, name, prefix string) int {
 	t.Helper()
-	client := http.Client{Timeout: Slow(20 * time.Second)}
+	client := http.Client{Timeout: Slow(time.Minute)}
 	resp, err := client.Get("http://" + addr + "/debug/pprof/" + name + "?debug=1&gc=1")
 	if err != nil {
 		t.Fatal(err)

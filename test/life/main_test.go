@@ -2,7 +2,6 @@ package life
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,36 +25,16 @@ const (
 	otherID   = "local_retry_ef355ff3"
 )
 
-// put writes a text as a shell's > does and returns the first error.
-func put(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
-}
+func put(path, text string) error { return harness.Put(path, text) }
 
 func read(t testing.TB, path ...string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return harness.Read(t, path...)
 }
 
 func names(t testing.TB, path ...string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := []string{}
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out
+	return harness.Names(t, path...)
 }
 
 // soon waits for what another daemon learns in its own time.

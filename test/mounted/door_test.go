@@ -5,10 +5,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -248,51 +246,5 @@ func TestRefsAndTargets(t *testing.T) {
 	}
 	if got := read(t, s, "head_id"); got != tipDetour+"\n" {
 		t.Errorf("a value in two writes gives %q", got)
-	}
-}
-
-// TestHeadTruth: every way to read the link agrees, it is relative and never
-// dangling, and its size is its target's length.
-func TestHeadTruth(t *testing.T) {
-	m := start(t, "chat_branches")
-	s := m.Session(nested)
-	head := filepath.Join(s, "head")
-	for i, x := range slices.Repeat(targets(t, m), 3) {
-		if i%2 == 0 {
-			if err := relink(s, "branch/"+x.Branch); err != nil {
-				t.Fatal(err)
-			}
-		} else if r := harness.CLI(t, m.Store, m.State, "head", nested, x.ID); r.Code != 0 {
-			t.Fatalf("sessionfs head: %s", r.Err)
-		} else if !harness.Wait(2*time.Second, func() bool { return read(t, s, "head_id") == x.ID+"\n" }) {
-			t.Fatalf("the command's move is not seen")
-		}
-		link, err := os.Readlink(head)
-		st, statErr := os.Lstat(head)
-		if err != nil || statErr != nil {
-			t.Fatal(err, statErr)
-		}
-		if link != "nodes/"+x.Stem+".md" || st.Size() != int64(len(link)) || st.Mode() != os.ModeSymlink|0o777 {
-			t.Errorf("head is %q, size %d, mode %v", link, st.Size(), st.Mode())
-		}
-		if _, err := os.Stat(head); err != nil {
-			t.Errorf("head dangles: %v", err)
-		}
-	}
-	r := harness.Shell(t, s, "ls -l head | sed 's/.* -> //'; tar -cf - head | tar -tvf - | sed 's/.* -> //'")
-	link, err := os.Readlink(head)
-	if err != nil || r.Out != link+"\n"+link+"\n" {
-		t.Errorf("ls and tar say %q, readlink %q", r.Out, link)
-	}
-	// The node that was renamed onto head stays where it was.
-	x := targets(t, m)[0]
-	if err := os.Rename(filepath.Join(s, "nodes", x.Stem+".md"), head); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Lstat(filepath.Join(s, "nodes", x.Stem+".md")); err != nil {
-		t.Errorf("the renamed node is gone: %v", err)
-	}
-	if err := syscall.Access(filepath.Join(s, "nodes", x.Stem+".md"), 4); err != nil {
-		t.Errorf("the renamed node cannot be read: %v", err)
 	}
 }

@@ -60,19 +60,21 @@ func TestGrowth(t *testing.T) {
 // everything.
 func walkAll(t *testing.T, m *harness.Mount, sessions, nodes int, full bool) {
 	t.Helper()
-	listed := 0
-	for at := 0; at < sessions; at += 100 { // a hundred at a time: a script has its limit of time
+	listed, step := 0, 100 // sessions at a time: a script has its limit of time
+	if full {
+		step = 10
+	}
+	for at := 0; at < sessions; at += step {
 		some := fmt.Sprintf("sessions/s%02d??", at/100)
-		find, grep := "find "+some+"/nodes | wc -l", ":"
-		if full {
-			find = "find " + some + " | wc -l"
+		script := "find " + some + "/nodes | wc -l"
+		if at == 0 {
+			script += `; grep -r 'no such text' sessions/s00[0-3]?; [ $? = 1 ]`
 		}
 		if full {
-			grep = `grep -r 'no such text' ` + some + `; [ $? = 1 ]`
-		} else if at == 0 {
-			grep = `grep -r 'no such text' sessions/s00[0-3]?; [ $? = 1 ]`
+			some = fmt.Sprintf("sessions/s%03d?", at/10)
+			script = "find " + some + " | wc -l; grep -r 'no such text' " + some + "; [ $? = 1 ]"
 		}
-		r := harness.Shell(t, m.Dir, find+"; "+grep)
+		r := harness.Shell(t, m.Dir, script)
 		n, err := strconv.Atoi(strings.TrimSpace(r.Out))
 		if err != nil || r.Code != 0 || r.Err != "" {
 			t.Fatalf("%s: exit status %d, %.400q, %.400s", some, r.Code, r.Out, r.Err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,41 +33,16 @@ func start(t *testing.T, golden string) *harness.Mount {
 	return harness.Start(t, harness.Options{Store: harness.Golden(t, golden)})
 }
 
-// put writes a text as `echo` with > does: the file is there, O_TRUNC, one
-// write, close. It returns the first error.
-func put(path, text string) error { return putFlags(path, text, os.O_TRUNC) }
+func put(path, text string) error { return harness.Put(path, text) }
 
-func putFlags(path, text string, flags int) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|flags, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
-}
-
-// read returns a file's text; an error fails the test.
 func read(t testing.TB, path ...string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return harness.Read(t, path...)
 }
 
-// names lists a directory.
 func names(t testing.TB, path ...string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := []string{}
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out
+	return harness.Names(t, path...)
 }
 
 // refused fails the test unless err is exactly the errno, and the mount's
@@ -105,57 +79,12 @@ func failed(t testing.TB, m *harness.Mount) []string {
 	return out
 }
 
-// tree maps every path below dir to its kind, and to its target or its
-// content.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
-	out := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		switch {
-		case e.IsDir():
-			out[rel] = "directory"
-		case e.Type()&os.ModeSymlink != 0:
-			var to string
-			to, err = os.Readlink(path)
-			out[rel] = "-> " + to
-		default:
-			var b []byte
-			b, err = os.ReadFile(path)
-			out[rel] = string(b)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return harness.Tree(t, dir)
 }
 
-// difference names the paths in which two trees differ.
-func difference(before, after map[string]string) []string {
-	var out []string
-	for path, was := range before {
-		if is, ok := after[path]; !ok {
-			out = append(out, "gone: "+path)
-		} else if is != was {
-			out = append(out, fmt.Sprintf("changed: %s: %.60q, was %.60q", path, is, was))
-		}
-	}
-	for path := range after {
-		if _, ok := before[path]; !ok {
-			out = append(out, "new: "+path)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
+var difference = harness.Difference
 
 // readRole walks a tree again and again until its stdin ends, as `ls -lR` and
 // `grep -r` do, and reads every file. What it meets is not judged: its work
