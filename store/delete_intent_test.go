@@ -221,6 +221,23 @@ func TestAFailedDeletionChangesNothing(t *testing.T) {
 	}
 }
 
+// TestADeletionThatIsCalledOffIsSeen: nothing but the intent goes, which no
+// fingerprint of a session tells.
+func TestADeletionThatIsCalledOffIsSeen(t *testing.T) {
+	root := buildForked(t)
+	cutOff(t, root, atMeta)
+	ro := openAt(t, root, true)
+	if got := nodeIDs(load(t, ro, "x")); !slices.Equal(got, afterDeletion) {
+		t.Fatalf("shown are %v", got)
+	}
+	if err := os.Remove(intentPath(root)); err != nil {
+		t.Fatal(err)
+	}
+	if sn := load(t, ro, "x"); sn.Index.Len() != 10 || sn.Head != "a3" {
+		t.Errorf("shown are %v, head %s", nodeIDs(sn), sn.Head)
+	}
+}
+
 // writeForeign writes a node as the peer does: the file, then meta.json.
 func writeForeign(t *testing.T, root, file string, fields map[string]any) {
 	t.Helper()
