@@ -67,6 +67,7 @@ func TestTable(t *testing.T) {
 	r := report{Seconds: 3, Figures: []figure{
 		{Name: "a/at the bound", Unit: "x", Bound: 1.5, Value: 1.5, Note: "one, other"},
 		{Name: "a/above", Unit: "x", Bound: 1.5, Value: 1.51},
+		{Name: "a/let pass", Unit: "x", Bound: 1.5, Value: 1.51, Slack: 0.01},
 		{Name: "b/enough", Unit: "%", Bound: 90, AtLeast: true, Value: 95},
 		{Name: "b/too little", Unit: "%", Bound: 90, AtLeast: true, Value: 89},
 		{Name: "c/free", Unit: "ms", None: true, Value: 7},
@@ -84,11 +85,25 @@ func TestTable(t *testing.T) {
 	r.print(&b)
 	for _, want := range []string{
 		`a/at the bound +x +<= 1.50 +1.50 +ok +one, other`, `a/above +x +<= 1.50 +1.51 +SHORT\n`, `b/enough +% +>= 90 +95 +ok\n`,
-		`c/free +ms +7 +-\n`, `c/left out +skipped +no FUSE here\n`, `7 figures in 3 s, 3 fall short:\n`, `  b/too little: 89 %, bound >= 90\n`,
+		`c/free +ms +7 +-\n`, `c/left out +skipped +no FUSE here\n`, `8 figures in 3 s, 3 fall short:\n`, `  b/too little: 89 %, bound >= 90\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(b.String()) {
 			t.Errorf("the table has no %q:\n%s", want, b.String())
 		}
+	}
+}
+
+// TestMarkdown: a section a group, and no line that ends a table too early.
+func TestMarkdown(t *testing.T) {
+	r := report{Reps: 3, Machine: map[string]string{}, Figures: []figure{
+		{Name: "a/one", Unit: "x", Bound: 1.5, Value: 1.51, Note: "this, that"}, {Name: "a/two", Unit: "MB", None: true, Value: 2}, {Name: "b/three", Skipped: "why"},
+	}}
+	var b bytes.Buffer
+	r.printMarkdown(&b)
+	want := "\n| a | bound | measured | | |\n| --- | --- | --- | --- | --- |\n| one | ≤ 1.50 | 1.51 x | SHORT | this, that |\n| two |  | 2 MB | - |  |\n" +
+		"\n| b | bound | measured | | |\n| --- | --- | --- | --- | --- |\n| three |  |  | skipped | why |\n"
+	if !strings.HasSuffix(b.String(), want) {
+		t.Errorf("the table is\n%s\nwant at its end\n%s", b.String(), want)
 	}
 }
 

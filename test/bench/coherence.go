@@ -68,7 +68,7 @@ func (s *suite) coherence(mode string, flags ...string) error {
 	}
 	w.final()
 	s.add(figure{Name: "coherence/stale for ever (" + mode + ")", Unit: "", Bound: 0, Value: float64(len(w.stale)),
-		Note: strings.TrimSuffix("of titles, heads, links, listings, names missed before, and texts of the same size and time: "+strings.Join(w.stale[:min(3, len(w.stale))], "; "), ": ")})
+		Note: withFindings("titles, heads, links, listings, names missed before, texts of the same size and time", w.stale)})
 	return d.stop()
 }
 

@@ -36,6 +36,7 @@ type config struct {
 	bin    string
 	limit  time.Duration
 	strict bool
+	md     bool
 	list   bool
 }
 
@@ -50,6 +51,7 @@ func parse(args []string) (config, error) {
 	f.StringVar(&c.bin, "bin", "", "the sessionfs to measure (default: built from this tree)")
 	f.DurationVar(&c.limit, "limit", 0, "begin no figure after this time (0: 14m, quick: 110s)")
 	f.BoolVar(&c.strict, "strict", false, "exit with 1 when a figure falls short")
+	f.BoolVar(&c.md, "md", false, "print the table as Markdown, for docs/performance.md")
 	f.BoolVar(&c.list, "list", false, "list the figures and measure nothing")
 	if err := f.Parse(args); err != nil {
 		return c, err
@@ -120,7 +122,11 @@ func run(args []string) int {
 
 // finish prints the result and returns the exit status.
 func (s *suite) finish(failed bool) int {
-	s.rep.print(os.Stdout)
+	if s.md {
+		s.rep.printMarkdown(os.Stdout)
+	} else {
+		s.rep.print(os.Stdout)
+	}
 	if s.json != "" {
 		if err := s.rep.writeJSON(s.json); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

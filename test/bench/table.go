@@ -18,11 +18,11 @@ type figure struct {
 	Bound float64 `json:"bound"`
 	// AtLeast turns the bound round. None means that the figure has no bound
 	// and only explains another.
-	AtLeast bool    `json:"at_least,omitempty"`
+	AtLeast bool `json:"at_least,omitempty"`
 	// Slack is the part of the bound that may be exceeded.
 	Slack float64 `json:"slack,omitempty"`
-	None    bool    `json:"no_bound,omitempty"`
-	Value   float64 `json:"value"`
+	None  bool    `json:"no_bound,omitempty"`
+	Value float64 `json:"value"`
 	// Note says in a few words what was compared.
 	Note string `json:"note,omitempty"`
 	// Skipped says why there is no value, "" when there is one.
@@ -113,6 +113,27 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
+// printMarkdown writes the table as docs/performance.md has it, a section a
+// group.
+func (r *report) printMarkdown(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s CPUs, Linux %s, %s, Go %s, Git %s; %d repetitions.\n", r.Began.Format(time.DateOnly), r.Machine["cpus"],
+		r.Machine["kernel"], r.Machine["filesystem"], strings.TrimPrefix(r.Machine["go"], "go"), r.Machine["git"], r.Reps)
+	last := ""
+	for _, f := range r.Figures {
+		group, what, _ := strings.Cut(f.Name, "/")
+		if group != last {
+			fmt.Fprintf(w, "\n| %s | bound | measured | | |\n| --- | --- | --- | --- | --- |\n", group)
+			last = group
+		}
+		value, note := strings.TrimSpace(number(f.Value)+" "+f.Unit), f.Note
+		if f.Skipped != "" {
+			value, note = "", f.Skipped
+		}
+		cells := []string{what, strings.NewReplacer("<=", "≤", ">=", "≥").Replace(f.bound()), value, f.verdict(), note}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	}
+}
+
 func (r *report) writeJSON(path string) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -161,6 +182,11 @@ func ratio(a, b []float64) float64 {
 		out[i] = a[i] / b[i]
 	}
 	return median(out)
+}
+
+// withFindings adds the first few findings to a note.
+func withFindings(note string, findings []string) string {
+	return strings.Join(append([]string{note}, findings[:min(3, len(findings))]...), "; ")
 }
 
 // scaled is a duration in seconds as a person reads it.

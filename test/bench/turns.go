@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -64,7 +63,7 @@ func (s *suite) manyTurns(what string, nodes, count int) (err error) {
 		}
 	}
 	s.add(figure{Name: "turns/" + what + ", not clean after a turn", Unit: "", Bound: 0, Value: float64(len(c.findings)),
-		Note: fmt.Sprintf("git status, add -A -n after %d of %d turns, fsck --strict after 10; %s", count/every, count, strings.Join(c.findings[:min(3, len(c.findings))], "; "))})
+		Note: withFindings(fmt.Sprintf("git status, add -A -n after %d of %d turns, fsck --strict after %d", count/every, count, min(10, count)), c.findings)})
 	s.add(figure{Name: "turns/" + what + ", .git between maintenances", Unit: "x", Bound: 1, Value: worst, Note: "of 3 times what git gc of a copy leaves, and 64 MiB"})
 	return c.maintained(what, t)
 }
@@ -110,14 +109,15 @@ func (c *repoCheck) sizes() (now, packed float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	defer os.RemoveAll(copied)
-	if err := c.s.command("", "cp", "-a", c.dir+"/.", copied); err != nil {
+	defer removeAll(copied, 0)
+	copied = filepath.Join(copied, ".git") // without a work tree, which gc does not look at
+	if err := c.s.command("", "cp", "-a", filepath.Join(c.dir, ".git"), copied); err != nil {
 		return 0, 0, err
 	}
-	if err := c.s.git(copied, "gc", "-q"); err != nil {
+	if err := c.s.git(c.s.base, "--git-dir="+copied, "gc", "-q"); err != nil {
 		return 0, 0, err
 	}
-	least, err := diskUse(filepath.Join(copied, ".git"))
+	least, err := diskUse(copied)
 	return float64(size), float64(least), err
 }
 

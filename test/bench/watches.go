@@ -61,7 +61,7 @@ func watchesGroup(s *suite) error {
 		return nil
 	}
 	s.add(figure{Name: name, Unit: "", Bound: 0, Value: float64(len(f.Stale)),
-		Note: strings.TrimSuffix(fmt.Sprintf("%d watches for %d sessions, %d writes; %s", f.Watches, foreignSessions, len(f.Seen), strings.Join(f.Stale[:min(3, len(f.Stale))], "; ")), "; ")})
+		Note: withFindings(fmt.Sprintf("%d watches for %d sessions, %d writes", f.Watches, foreignSessions, len(f.Seen)), f.Stale)})
 	s.add(figure{Name: "watches/foreign write seen, p99", Unit: "ms", None: true, Value: 1e3 * percentile(f.Seen, 99), Raw: map[string][]float64{"seen": f.Seen}})
 	return nil
 }
