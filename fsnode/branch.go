@@ -302,7 +302,15 @@ func (s *session) rmdirBranch(ctx context.Context, name string) error {
 	case !b.named:
 		return &store.Error{Code: store.Immutable, Op: "remove branch name", Session: s.id, Ref: name, Err: errors.New("the branch has no name to be removed")}
 	}
-	return s.t.st.DeleteBranchName(s.holdingBranches(ctx), s.id, b.tip)
+	// The kernel holds the directory that goes, too.
+	var goes []*vnode.List
+	s.mu.Lock()
+	if d := s.branches[name]; d != nil {
+		goes = append(goes, d.list)
+	}
+	s.mu.Unlock()
+	ctx = holdingMore(ctx, []*vnode.List{s.files.Load().branches}, goes)
+	return s.t.st.DeleteBranchName(ctx, s.id, b.tip)
 }
 
 // renameBranch gives a branch another name.

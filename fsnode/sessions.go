@@ -84,6 +84,9 @@ func (t *tree) rmdir(ctx context.Context, archived bool, name string) error {
 	if s != nil && s.hasScratch() {
 		return &store.Error{Code: store.NotEmpty, Op: "remove session", Session: id, Err: errors.New("somebody's temporary files are in it")}
 	}
+	if h := heldBy(ctx); h != nil && s != nil { // the kernel holds what goes, too
+		ctx = holdingMore(ctx, h.dirs, []*vnode.List{s.dir})
+	}
 	if err := t.st.RemoveEmpty(ctx, id); err != nil {
 		return err
 	}
