@@ -30,8 +30,9 @@ func newAppendCommand(a *app) *cobra.Command {
 		Short: "Append a message to the active branch and advance the head",
 		Long: `Append a message to the session's active branch and print its node id. The
 text is the arguments, joined by blanks, else standard input without its final
-newline. Files that are attached are copied into the session. A user's or system
-message is refused while a run is active.`,
+newline. Files that are attached are copied into the session; an assistant's must
+lie in the store or in the project's folder. A user's or system message is refused
+while a run is active.`,
 		Args:              arity(1, -1),
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {

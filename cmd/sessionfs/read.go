@@ -225,7 +225,8 @@ func newAttachmentsCommand(a *app) *cobra.Command {
 		Short: "List the files that a session's messages refer to",
 		Long: `List the files that the messages of a session refer to, with the path where
 each is now; markers that were written before the session moved out of a working
-folder are followed to the present copy.`,
+folder are followed to the present copy. With --json, "sendable" says whether an
+agent may send the file out: what lies in the store or in the project's folder.`,
 		Args:              arity(1, 1),
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
