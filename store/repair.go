@@ -29,9 +29,10 @@ type Repaired struct {
 // creations that were cut off, runs of dead processes, and leftovers of writes.
 // A damaged file is moved to .repaired/ below the root before another takes its
 // place. Sessions limits the work to these ids; none means all. Progress, if
-// not nil, is told of each session. Errors are Open's and Check's.
+// not nil, is told of each session, three times over: of the check, the repair,
+// and the check afterwards. Errors are Open's and Check's.
 func Repair(ctx context.Context, opt Options, progress func(done, total int), sessions ...string) (Repaired, error) {
-	before, err := checkOnly(ctx, opt, sessions)
+	before, err := checkOnly(ctx, opt, progress, sessions)
 	if err != nil {
 		return Repaired{}, err
 	}
@@ -51,7 +52,7 @@ func Repair(ctx context.Context, opt Options, progress func(done, total int), se
 	if err := s.Close(); err != nil {
 		return Repaired{}, err
 	}
-	after, err := checkOnly(ctx, opt, sessions)
+	after, err := checkOnly(ctx, opt, progress, sessions)
 	if err != nil {
 		return Repaired{}, err
 	}
@@ -63,7 +64,7 @@ func Repair(ctx context.Context, opt Options, progress func(done, total int), se
 }
 
 // checkOnly checks a root that it opens for reading.
-func checkOnly(ctx context.Context, opt Options, sessions []string) ([]Finding, error) {
+func checkOnly(ctx context.Context, opt Options, progress func(done, total int), sessions []string) ([]Finding, error) {
 	opt.ReadOnly, opt.Create, opt.Watch = true, false, false
 	s, err := Open(ctx, opt)
 	if err != nil {
@@ -71,7 +72,7 @@ func checkOnly(ctx context.Context, opt Options, sessions []string) ([]Finding, 
 	}
 	defer s.Close()
 	var out []Finding
-	err = s.Check(ctx, func(f Finding) { out = append(out, f) }, sessions...)
+	err = s.CheckProgress(ctx, func(f Finding) { out = append(out, f) }, progress, sessions...)
 	return out, err
 }
 

@@ -20,15 +20,19 @@ func main() {
 
 // run executes one command line and returns the process's exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRootCommand(&app{stdin: stdin, stdout: stdout, stderr: stderr})
+	return execute(ctx, &app{stdin: stdin, stdout: stdout, stderr: stderr}, args)
+}
+
+func execute(ctx context.Context, a *app, args []string) int {
+	root := newRootCommand(a)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args to cobra
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
-	printError(stderr, err)
+	printError(a.stderr, err)
 	return exitStatus(err)
 }

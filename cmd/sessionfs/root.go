@@ -26,6 +26,8 @@ type app struct {
 	editor      string
 	lockTimeout time.Duration
 	noPager     bool // --no-pager
+
+	drawAll bool // draw every step of a progress bar: a test's wish
 }
 
 // newRootCommand builds the whole command tree.

@@ -137,6 +137,7 @@ func (a *app) confirm(question string) (yes, asked bool) {
 type progress struct {
 	w     io.Writer // nil: silent
 	label string
+	every time.Duration // between two drawings, and before the first
 	drawn time.Time
 	shown bool
 }
@@ -147,7 +148,10 @@ const (
 )
 
 func (a *app) progress(label string) *progress {
-	p := &progress{label: label, drawn: time.Now()}
+	p := &progress{label: label, every: barRefresh, drawn: time.Now()}
+	if a.drawAll {
+		p.every = 0
+	}
 	if terminal(a.stderr) {
 		p.w = a.stderr
 	}
@@ -157,7 +161,7 @@ func (a *app) progress(label string) *progress {
 // step draws how much is done; the first drawing waits a moment, so that short
 // work shows none.
 func (p *progress) step(done, total int) {
-	if p.w == nil || total <= 0 || time.Since(p.drawn) < barRefresh {
+	if p.w == nil || total <= 0 || time.Since(p.drawn) < p.every {
 		return
 	}
 	p.drawn, p.shown = time.Now(), true

@@ -34,7 +34,7 @@ func TestOneLine(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
-	p := &progress{w: &out, label: "check", drawn: time.Now()}
+	p := &progress{w: &out, label: "check", every: barRefresh, drawn: time.Now()}
 	p.step(1, 4)
 	if out.Len() > 0 {
 		t.Errorf("short work is drawn: %q", out.String())
