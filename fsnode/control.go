@@ -185,16 +185,9 @@ func (t *tree) findFailed(parent *vnode.List, dir, name string) (vnode.Found, er
 	if _, err := stat(context.Background()); err != nil {
 		return vnode.Found{}, vnode.NotFound
 	}
-	f := &vnode.File{
+	f := &vnode.Disk{
 		Base: vnode.Base{Env: t.env, ID: "control/failed/" + name, Policy: policyOf(kindScratch, true), Stat: stat},
-		Read: func(context.Context) ([]byte, error) { return os.ReadFile(path) },
-		Version: func() any {
-			fi, err := os.Lstat(path)
-			if err != nil {
-				return nil
-			}
-			return fi.ModTime()
-		},
+		Path: path,
 	}
 	t.place(parent, f)
 	return vnode.Found{Node: f}, nil

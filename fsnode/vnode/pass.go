@@ -13,6 +13,14 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
+// Removal is a name that is about to be removed.
+type Removal struct {
+	Dir  int           // a descriptor of its directory, good during the call
+	Name string        // in it
+	Size int64         // of a regular file, in bytes; 0 for a link
+	Age  time.Duration // since its content last changed
+}
+
 // PassConfig says which directory a Pass shows and how. Only Open is required.
 //
 // None of the functions may touch the mount or call back into the Pass, and
@@ -39,9 +47,8 @@ type PassConfig struct {
 	OnRemove func()
 	// Removing, when not nil, is called before a name is removed whose content
 	// may be wanted again: not of an empty file, and not of one that the same
-	// process has made. Age is since its content last changed. An error refuses
-	// the removal. It may take its time.
-	Removing func(ctx context.Context, age time.Duration) error
+	// process has made. An error refuses the removal. It may take its time.
+	Removing func(ctx context.Context, r Removal) error
 	// Errno turns the errors of Open and Ensure into what the caller sees.
 	// nil: an errno inside is that errno, fs.ErrNotExist is ENOENT, anything
 	// else EIO.

@@ -312,8 +312,8 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 	}
 	defer dir.close()
 	if flags == 0 && dir.cfg.Removing != nil {
-		if age, ok := p.wanted(ctx, dir, name); ok {
-			if err := dir.cfg.Removing(ctx, age); err != nil {
+		if r, ok := p.wanted(ctx, dir, name); ok {
+			if err := dir.cfg.Removing(ctx, r); err != nil {
 				return dir.cfg.errno(err)
 			}
 		}
@@ -333,22 +333,25 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 
 // wanted reports whether what a name means may be wanted again when the name
 // is gone: a file with content or a link, unless it is a file that the process
-// which removes it has made itself. Age is since it was last changed.
-func (p *Pass) wanted(ctx context.Context, dir passRef, name string) (age time.Duration, ok bool) {
+// which removes it has made itself.
+func (p *Pass) wanted(ctx context.Context, dir passRef, name string) (r Removal, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return 0, false
+		return r, false
 	}
-	age = time.Since(time.Unix(st.Mtim.Unix()))
-	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFLNK && (kind != unix.S_IFREG || st.Size == 0) {
-		return 0, false
+	r = Removal{Dir: dir.fd, Name: name, Age: time.Since(time.Unix(st.Mtim.Unix()))}
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFREG && st.Size > 0:
+		r.Size = st.Size
+	case kind != unix.S_IFLNK:
+		return r, false
 	}
 	child := p.GetChild(name)
 	if child == nil {
-		return age, true
+		return r, true
 	}
 	node, known := child.Operations().(*Pass)
-	return age, !known || !sameProcess(callerOf(ctx), node.maker.Load())
+	return r, !known || !sameProcess(callerOf(ctx), node.maker.Load())
 }
 
 // callerOf is the thread that sent a request, 0 when there is none.

@@ -73,3 +73,47 @@ func TestErrorsOfManyFiles(t *testing.T) {
 		t.Errorf("it has %d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
 }
+
+// TestRemoveALargeFile: a large file that is in no commit is not put into one
+// because it is removed; it is in failed/ afterwards. One that Git has is just
+// removed.
+func TestRemoveALargeFile(t *testing.T) {
+	m := start(t, harness.Options{})
+	dir := m.Session(nested)
+	commits := git(t, m, nested, "rev-list", "--count", "HEAD")
+	r := harness.Shell(t, dir, `mkdir attachments/d && head -c 20000000 /dev/urandom > attachments/d/big && sha256sum < attachments/d/big && rm attachments/d/big`)
+	if r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	sum := func(path string) string { return harness.Shell(t, dir, `sha256sum < "$1"`, path).Out }
+	kept := names(t, m.Path(".sessionfs", "failed"))
+	if len(kept) != 1 || !strings.Contains(kept[0], nested+"-attachments.d.big-") {
+		t.Fatalf("failed/ holds %q", kept)
+	}
+	if got := sum(m.Path(".sessionfs", "failed", kept[0])); got != r.Out {
+		t.Errorf("what is kept has the sum %s, want %s", got, r.Out)
+	}
+	if got := git(t, m, nested, "rev-list", "--count", "HEAD"); got != commits {
+		t.Errorf("%s commits, were %s", got, commits)
+	}
+	clearFailed(t, m)
+
+	r = harness.Shell(t, dir, `head -c 20000000 /dev/urandom > attachments/d/big && sha256sum < attachments/d/big && sleep 0.1 && echo commit > ctl && rm attachments/d/big`)
+	if r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	if got := names(t, m.Path(".sessionfs", "failed")); len(got) > 0 {
+		t.Errorf("failed/ holds %q of a file that Git has", got)
+	}
+	if got := harness.Shell(t, m.Repo(nested), `git show HEAD:workdir/attachments/d/big | sha256sum`).Out; got != r.Out {
+		t.Errorf("Git has the sum %s, want %s", got, r.Out)
+	}
+	// Where failed/ has no room for it, it goes into a commit.
+	fill := harness.Shell(t, dir, `truncate -s 550000000 "$1"/sessionfs/failed/20260101T000000.000000Z-fill-00000000 && head -c 20000000 /dev/urandom > attachments/d/big && sha256sum < attachments/d/big && rm attachments/d/big`, m.State)
+	if fill.Code != 0 {
+		t.Fatal(fill.Err)
+	}
+	if got := harness.Shell(t, m.Repo(nested), `git show HEAD:workdir/attachments/d/big | sha256sum`).Out; got != fill.Out {
+		t.Errorf("without room Git has the sum %s, want %s", got, fill.Out)
+	}
+}
