@@ -93,30 +93,6 @@ func historyFile(t *testing.T, s string) string {
 	return filepath.Join(s, "history", names(t, s, "history")[0])
 }
 
-// TestErrorTexts: each refusal is a line of .sessionfs/errors with operation,
-// path, errno and code.
-func TestErrorTexts(t *testing.T) {
-	m := start(t, "chat_branches")
-	s := m.Session(nested)
-	for _, c := range []struct {
-		do   func() error
-		code string
-	}{
-		{func() error { return put(filepath.Join(s, "head_id"), "nosuchnode\n") }, "not_found"},
-		{func() error { return put(filepath.Join(s, "head_id"), "same name\n") }, "ambiguous"},
-		{func() error { return put(filepath.Join(s, "fields", "pinned"), "maybe\n") }, "invalid"},
-		{func() error { return syscall.Unlink(filepath.Join(s, "head")) }, "immutable"},
-		{func() error { return syscall.Rmdir(s) }, "not_empty"},
-	} {
-		if c.do() == nil {
-			t.Fatalf("%s is not refused", c.code)
-		}
-		if line := lastError(t, m); !strings.Contains(line, c.code) || !strings.Contains(line, nested) {
-			t.Errorf("the line for %s is %q", c.code, line)
-		}
-	}
-}
-
 // TestSummaryHead: a compaction summary can never be the head.
 func TestSummaryHead(t *testing.T) {
 	m := start(t, "chat_compaction")
