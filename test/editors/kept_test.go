@@ -3,7 +3,10 @@ package editors
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,4 +119,57 @@ func TestRemoveALargeFile(t *testing.T) {
 	if got := harness.Shell(t, m.Repo(nested), `git show HEAD:workdir/attachments/d/big | sha256sum`).Out; got != fill.Out {
 		t.Errorf("without room Git has the sum %s, want %s", got, fill.Out)
 	}
+}
+
+// TestKilledDaemon: what was written to a document that was not closed yet is
+// in failed/ after the daemon was killed, and the documents are what they were.
+func TestKilledDaemon(t *testing.T) {
+	m := start(t, harness.Options{})
+	before, raw := conversation(t, m, nested), read(t, m.Repo(nested, "meta.json"))
+	message := lastUser(t, m, nested)
+	p := harness.Spawn(t, "open")
+	openIn(t, p, openRequest{m.Session(nested, "messages", message), "half a message", os.O_WRONLY | os.O_TRUNC})
+	openIn(t, p, openRequest{m.Session(nested, "meta.json"), "{half", os.O_WRONLY | os.O_TRUNC})
+	openIn(t, p, openRequest{m.Session(nested, "append", "user"), "half a question", os.O_WRONLY})
+	m.Kill()
+	again := harness.Start(t, harness.Options{Store: m.Store, State: m.State, Warnings: []string{"recovered|kept|left"}})
+	want := map[string]string{nested + "-messages-" + message: "half a message", nested + "-meta.json": "{half", nested + "-append-user": "half a question"}
+	if got := failed(t, again); !maps.Equal(got, want) {
+		t.Errorf("failed/ holds %q, want %q", got, want)
+	}
+	if got := conversation(t, again, nested); got != before || read(t, again.Repo(nested, "meta.json")) != raw {
+		t.Errorf("the session is %s, was %s", got, before)
+	}
+	pure(t, again, nested)
+}
+
+// TestKilledVim: vim's swap file survives vim, so that what was not saved can be
+// recovered; nothing of it is in the session.
+func TestKilledVim(t *testing.T) {
+	need(t, "vim")
+	m := start(t, harness.Options{})
+	before := conversation(t, m, nested)
+	message := lastUser(t, m, nested)
+	path := m.Session(nested, "messages", message)
+	r := harness.Command(t, t.TempDir(), nil, "vim", "-N", "-u", "DEFAULTS", "-i", "NONE", "-es", "-c", "set directory=.", "-c", "normal ggccnever saved", "-c", "preserve",
+		"-c", "call system('kill -9 ' . getpid())", path)
+	if r.Code == 0 {
+		t.Fatalf("vim lives: %s%s", r.Out, r.Err)
+	}
+	swap := m.Session(nested, "messages", "."+message+".swp")
+	if _, err := os.Stat(swap); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	if r := harness.Command(t, t.TempDir(), nil, "vim", "-N", "-u", "DEFAULTS", "-i", "NONE", "-es", "-c", "recover "+swap, "-c", "w! "+out, "-c", "qa!"); read(t, out) != "never saved\n" {
+		t.Errorf("recovered is %q, %s", read(t, out), r.Err)
+	}
+	m.Stop()
+	if got := failed(t, m); len(got) != 1 || !strings.Contains(got[nested+"-messages-."+message+".swp"], "never saved") {
+		t.Errorf("failed/ holds %q", slices.Collect(maps.Keys(got)))
+	}
+	if got := conversation(t, m, nested); got != before {
+		t.Errorf("the session is %s, was %s", got, before)
+	}
+	pure(t, m, nested)
 }

@@ -235,6 +235,13 @@ func TestRemoveAllSessions(t *testing.T) {
 			t.Errorf("%s is %s, was %s", id, got, before[id])
 		}
 	}
+	if got := failed(t, m); len(got) > 0 {
+		t.Errorf("failed/ holds %q", got)
+	}
+	m.Stop()
+	if got := failed(t, m); !maps.Equal(got, map[string]string{"scratch-mine": "text\n"}) {
+		t.Errorf("after unmount failed/ holds %q", got)
+	}
 }
 
 // TestSaveOffTheBranch: a text for a message that left the active branch while
@@ -381,11 +388,12 @@ func TestKilledEditor(t *testing.T) {
 		{m.Session(nested, "meta.json"), `{"id": "` + nested, os.O_WRONLY | os.O_TRUNC},
 		{m.Session(nested, "messages", "."+message+".swp"), "swap", os.O_RDWR | os.O_CREATE | os.O_EXCL},
 		{m.Session(nested, "fields", "title"), "half a ti", os.O_WRONLY | os.O_TRUNC},
+		{m.Session(nested, "append", "user"), "half a question", os.O_WRONLY},
 	} {
 		openIn(t, p, q)
 	}
 	p.Kill()
-	want := map[string]string{nested + "-messages-" + message: "half a mess", nested + "-meta.json": `{"id": "` + nested}
+	want := map[string]string{nested + "-messages-" + message: "half a mess", nested + "-meta.json": `{"id": "` + nested, nested + "-append-user": "half a question"}
 	if !soon(func() bool { return maps.Equal(failed(t, m), want) }) {
 		t.Errorf("failed/ holds %q, want %q", failed(t, m), want)
 	}
@@ -435,6 +443,9 @@ func TestFullDiskOfTheSpool(t *testing.T) {
 	if err := put(m.Session(nested, "mine"), big); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a scratch file that has no room: %v", err)
 	}
+	if r := harness.Shell(t, m.Session(nested), `sed -i s/^/x/ "$1"`, message); r.Code == 0 {
+		t.Error("sed -i went well without room")
+	}
 	if got := conversation(t, m, nested); got != before {
 		t.Errorf("the session is %s, was %s", got, before)
 	}
@@ -470,7 +481,8 @@ func TestFullDiskOfTheStore(t *testing.T) {
 	refused(t, m, "an edit", put(m.Session(nested, "messages", message), text), syscall.ENOSPC, "no_space")
 	meta := strings.Replace(raw, `"title": "`, `"title": "`+strings.Repeat("x", 10_000), 1)
 	refused(t, m, "meta.json", put(m.Session(nested, "meta.json"), meta), syscall.ENOSPC, "no_space")
-	want := map[string]string{nested + "-messages-" + message: text, nested + "-meta.json": meta}
+	refused(t, m, "an append", put(m.Session(nested, "append", "user"), text), syscall.ENOSPC, "no_space")
+	want := map[string]string{nested + "-messages-" + message: text, nested + "-meta.json": meta, nested + "-append-user": text}
 	if got := failed(t, m); !maps.Equal(got, want) {
 		t.Errorf("failed/ holds %d texts: %q", len(got), slices.Collect(maps.Keys(got)))
 	}
