@@ -264,20 +264,32 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// scriptLines returns the command lines of all test scripts, and of the recipes.
-func scriptLines(t *testing.T) []string {
+// scriptTexts returns all test scripts, by name.
+func scriptTexts(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../test/testdata/script/*.txtar")
 	if err != nil || len(files) < 20 {
 		t.Fatalf("the test scripts: %d, %v", len(files), err)
 	}
-	var lines []string
-	for _, name := range append(files, "../../docs/scripting.md") {
+	texts := map[string]string{}
+	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(text)) {
+		texts[name] = string(text)
+	}
+	return texts
+}
+
+// scriptLines returns the command lines of all test scripts, and of the recipes.
+func scriptLines(t *testing.T) []string {
+	t.Helper()
+	texts := scriptTexts(t)
+	texts["scripting"] = readDoc(t, "scripting.md")
+	var lines []string
+	for _, text := range texts {
+		for line := range strings.Lines(text) {
 			if strings.Contains(line, "sessionfs ") || strings.HasPrefix(line, "mount ") || strings.HasPrefix(line, "[root] mount ") {
 				lines = append(lines, line)
 			}
@@ -294,16 +306,18 @@ func TestEveryVerbAndFlagHasAScript(t *testing.T) {
 		return slices.ContainsFunc(lines, regexp.MustCompile(pattern).MatchString)
 	}
 	root := testRoot()
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if !used(`--` + f.Name + `\b`) {
+			t.Errorf("no script gives --%s", f.Name)
+		}
+	})
 	for _, cmd := range root.Commands() {
 		name := cmd.Name()
-		if name == "help" {
-			continue
-		}
 		verb := `(sessionfs( -\S+( \S+)?)*|^(\[root\])?) ?` + name + `\b`
 		if !used(verb) {
 			t.Errorf("no script runs %s", name)
 		}
-		if !used(`(status [1-9]\d*|^!) .*`+verb) && name != "version" && name != "man" {
+		if !used(`(status [1-9]\d*|^!) .*`+verb) && name != "version" && name != "man" && name != "help" {
 			t.Errorf("no script has %s refused", name)
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -323,12 +337,37 @@ func TestEveryExitStatusHasAScript(t *testing.T) {
 	lines := scriptLines(t)
 	for n, name := range exitConstants(t) {
 		switch n {
-		case exitOK, exitPanic, exitNoSpace: // a crash and a full disk are not staged
+		case exitOK, exitPanic, exitNoSpace: // no crash is staged; the full disk is a script's own, see codes.txtar
 			continue
 		}
 		want := "status " + strconv.Itoa(n) + " "
 		if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("no script expects %s", name)
+		}
+	}
+}
+
+// mountOnlyCodes are codes that no verb can have, and a mounted test has: only
+// the mount has a rmdir.
+var mountOnlyCodes = []store.Code{store.NotEmpty}
+
+// TestEveryCodeHasAScript finds error codes that no script expects in a message,
+// and codes that the mounted tests do not provoke.
+func TestEveryCodeHasAScript(t *testing.T) {
+	var scripts strings.Builder
+	for _, text := range scriptTexts(t) {
+		scripts.WriteString(text)
+	}
+	mounted, err := os.ReadFile("../../test/mounted/codes_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range storeCodes(t) {
+		if !strings.Contains(scripts.String(), `\[`+string(code)+`\]`) && !slices.Contains(mountOnlyCodes, code) {
+			t.Errorf("no script expects [%s]", code)
+		}
+		if !strings.Contains(string(mounted), `"`+string(code)+`"`) {
+			t.Errorf("no mounted test provokes %s", code)
 		}
 	}
 }

@@ -110,6 +110,8 @@ func codeHint(code store.Code) string {
 		return "another process is writing: try again"
 	case store.ReadOnly:
 		return "use a store that may be written"
+	case store.TooLarge:
+		return "make it smaller, or attach it as a file"
 	case store.NoSpace:
 		return "make room and try again"
 	}
