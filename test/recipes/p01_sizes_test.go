@@ -36,9 +36,9 @@ func TestP01Sizes(t *testing.T) {
 		}
 		for _, tool := range []string{
 			`find . -type f -exec sh -c 'for f; do [ "$(cat "$f" | wc -c)" = "$(stat -c %s "$f")" ] || echo "$f"; done' sh {} +`,
-			`find nodes messages -type f -exec sh -c 'for f; do git hash-object "$f" > /dev/null && [ "$(git hash-object "$f")" = "$(cat "$f" | git hash-object --stdin)" ] || echo "$f"; done' sh {} +`,
-			`find . -type f ! -name metrics -exec sh -c 'for f; do for c in "tail -c +1" "dd bs=4k status=none" "busybox cat"; do $c < "$f" | cmp -s - "$f" || echo "$c: $f"; done; done' sh {} +`,
-			`find nodes messages transcript.md -type f -exec sh -c 'for f; do [ "$(tac "$f" | wc -c)" = "$(wc -c < "$f")" ] || echo "tac: $f"; done' sh {} +`,
+			`find nodes messages history -type f > "$1.names"; mkdir "$1.d"; xargs -a "$1.names" cp --parents -t "$1.d"; git hash-object --stdin-paths < "$1.names" > "$1.sums"; (cd "$1.d" && git hash-object --stdin-paths < "$1.names") | cmp - "$1.sums"`,
+			`find nodes fields transcript.md meta.json graph.txt ctl -type f -exec sh -c 'for f; do for c in "tail -c +1" "dd bs=4k status=none" "busybox cat"; do $c < "$f" | cmp -s - "$f" || echo "$c: $f"; done; done' sh {} +`,
+			`for f in nodes/* transcript.md; do [ "$(tac "$f" | wc -c)" = "$(wc -c < "$f")" ] || echo "tac: $f"; done`,
 			`find . -type f -exec python3 -c 'import os, shutil, sys
 for f in sys.argv[2:]:
     shutil.copyfile(f, sys.argv[1])
