@@ -2,10 +2,15 @@ package test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/sessionfs/sessionfs/test/harness"
 )
@@ -63,4 +68,65 @@ func TestVerbsBesideAnotherWriter(t *testing.T) {
 		t.Errorf("the store has findings:\n%s", r.Out)
 	}
 	t.Logf("%d messages of ours, %d of theirs", len(strings.Fields(ours.Out)), len(theirs))
+}
+
+// TestVerbsSayTheSameBesideAnotherWriter runs each verb on a store that nobody
+// else uses, and on one in which another process writes all the time: keys of
+// its own into meta.json of the very session, and messages into another. What
+// the verbs print is the same.
+func TestVerbsSayTheSameBesideAnotherWriter(t *testing.T) {
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "script", "same_mounted.txtar"))
+	if err != nil || len(archive.Files) != 1 {
+		t.Fatalf("the script of all verbs: %v", err)
+	}
+	binary := harness.Binary(t)
+	verbs := func(beside func(root string)) string {
+		dir := t.TempDir()
+		env := append(harness.Environ(filepath.Join(dir, ".state")), "TZ=UTC", "PATH="+filepath.Dir(binary)+":/usr/bin:/bin")
+		root := filepath.Join(dir, "store")
+		if r := harness.Command(t, dir, env, binary, "sample-store", root); r.Code != 0 {
+			t.Fatal(r.Err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "verbs.sh"), archive.Files[0].Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan harness.Result, 1)
+		go func() { ended <- harness.Command(t, dir, env, "sh", "-c", "sh verbs.sh 2>&1") }()
+		for {
+			select {
+			case r := <-ended:
+				return settled(r.Out)
+			case <-time.After(25 * time.Millisecond):
+				beside(root)
+			}
+		}
+	}
+	alone := verbs(func(string) {})
+	if n := strings.Count(alone, "$ sessionfs "); n < 30 {
+		t.Fatalf("only %d verbs were run:\n%s", n, alone)
+	}
+	foreign := harness.NewForeign(t)
+	n := 0
+	together := verbs(func(root string) {
+		foreign.Do(harness.ForeignRequest{Op: "meta", Store: root, Session: "local_demo", Key: "peer_note", Value: fmt.Sprint(n)})
+		foreign.Do(harness.ForeignRequest{
+			Op: "append", Store: root, Session: "local_zh", Role: "user", Head: true, PredecessorHead: true,
+			ID: fmt.Sprintf("foreign%04d", n), Text: "foreign message",
+		})
+		n++
+	})
+	if n < 10 {
+		t.Errorf("the other process wrote only %d times", n)
+	}
+	if diff := cmp.Diff(alone, together); diff != "" {
+		t.Errorf("beside another writer the verbs say something else (-alone +together):\n%s", diff)
+	}
+	t.Logf("%d writes of the other process", 2*n)
+}
+
+// settled leaves out what the other process may change: its own session's line,
+// how many rows a reindex found changed, and how many objects there are.
+func settled(out string) string {
+	out = regexp.MustCompile(`(?m)^  local_zh .*\n`).ReplaceAllString(out, "")
+	return regexp.MustCompile(`\d+ (changed|objects)`).ReplaceAllString(out, "N $1")
 }
