@@ -170,7 +170,7 @@ func (l *listing) scan(ctx context.Context) ([]listed, error) {
 		if !ok {
 			continue
 		}
-		lagged := overlay(row, metas[p.Dir], p.Openable)
+		lagged := overlay(row, metas[p.Dir], p)
 		out = append(out, listed{place: p, row: row, lagged: lagged})
 	}
 	return out, nil
@@ -243,7 +243,11 @@ func (l *listing) metaBy(p layout.Place, lstat func(p layout.Place) (disk.Stat, 
 	}
 	row.trusted = true
 	for _, k := range registry.Fields {
-		if raw, ok := m.obj.Get(k); ok && k != "id" && k != "preview" {
+		raw, ok := m.obj.Get(k)
+		if k == "created_at" && !jsonedit.Truthy(raw) {
+			continue // meta.json does not know it (reference 8.2)
+		}
+		if ok && k != "id" && k != "preview" {
 			row.fields = append(row.fields, KV{k, bytes.Clone(raw)})
 		}
 	}
@@ -253,13 +257,18 @@ func (l *listing) metaBy(p layout.Place, lstat func(p layout.Place) (disk.Stat, 
 // overlay puts meta.json's values over a row, which is a copy of the caller's.
 // Mostly they are there already: an edit copies the whole row. It reports
 // whether any was not. A session that cannot be changed keeps a dead run's
-// status in meta.json; then the row alone says how it ended.
-func overlay(row *jsonedit.Object, m metaRow, openable bool) (lagged bool) {
+// status in meta.json; then the row alone says how it ended. A session goes by
+// its directory's name, whatever a row says.
+func overlay(row *jsonedit.Object, m metaRow, p layout.Place) (lagged bool) {
+	if row.Str("id") != p.ID {
+		row.Set("id", jsonedit.EncodeString(p.ID))
+		lagged = true
+	}
 	for _, f := range m.fields {
 		if raw, ok := row.Get(f.Key); ok && bytes.Equal(raw, f.Raw) {
 			continue
 		}
-		if status, _ := jsonedit.String(f.Raw); f.Key == "status" && !openable && ended(status) != "" && ended(status) == row.Str("status") {
+		if status, _ := jsonedit.String(f.Raw); f.Key == "status" && !p.Openable && ended(status) != "" && ended(status) == row.Str("status") {
 			continue
 		}
 		row.Set(f.Key, f.Raw)
@@ -331,6 +340,9 @@ func (l *listing) latestUserText(p layout.Place) (string, bool) {
 		parsed, err := nodefile.Parse(raw)
 		if err != nil || parsed.Node.Role != "user" {
 			continue
+		}
+		if _, _, id, _ := nodefile.ParseName(name); parsed.Node.ID == "" && (!parsed.IDMissing || id == "") {
+			continue // no node: it has no id
 		}
 		node, err := jsonedit.ParseObject(raw)
 		if err != nil {

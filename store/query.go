@@ -129,7 +129,7 @@ func (s *Store) Row(ctx context.Context, id string) (Row, error) {
 	if p, ok := s.layout.BoundProject(id); ok {
 		project[id] = p.Name
 	}
-	overlay(row, m, place.Openable)
+	overlay(row, m, place)
 	return makeRow(listed{place: place, row: row}, project), nil
 }
 

@@ -81,6 +81,13 @@ func (s *Store) reconcileOne(ctx context.Context, id string) error {
 				status = row.Str("status")
 			}
 			s.list.mu.Unlock()
+			own := t.sn.meta.obj.Str("id")
+			if to := ended(status); to != "" && (t.sn.meta.missing || own != "" && own != id) {
+				// Another session's meta.json is not written, and one of a status
+				// alone would hide that the session's own is lost.
+				s.list.put(id, KV{"status", jsonedit.EncodeString(to)})
+				status = ""
+			}
 		}
 		return t.endDead(status)
 	})

@@ -470,7 +470,7 @@ func (s *Store) rescanOne(ctx context.Context, id string) {
 		s.rescan(ctx)
 		return
 	}
-	overlay(row, m, place.Openable)
+	overlay(row, m, place)
 	cur := s.list.shownLocked(listed{place: place, row: row})
 	old, shown := s.list.shown[id]
 	s.list.shown[id] = cur

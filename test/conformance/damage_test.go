@@ -13,7 +13,7 @@ import (
 )
 
 // damageSeeds is how many times each store is damaged.
-const damageSeeds = 4
+const damageSeeds = 3
 
 // TestDamagedAtRandom damages the files of stores at random and compares every
 // answer with the model's: a bad file is left out, nothing else is lost, every
@@ -22,12 +22,15 @@ const damageSeeds = 4
 // recorded stores have.
 func TestDamagedAtRandom(t *testing.T) {
 	stores := filepath.Join(harness.ModuleDir(t), "test", "testdata", "stores")
-	for _, name := range []string{"broken_nodes", "chat_tools", "chat_branches", "chat_spawn", "crash_running", "broken_layout"} {
+	for _, name := range []string{"broken_nodes", "chat_tools", "chat_branches", "chat_spawn", "crash_running", "broken_layout", "startup_cleanup", "index_stale", "nested_projects"} {
 		for seed := range uint64(damageSeeds) {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				t.Parallel()
 				c := extract(t, filepath.Join(stores, name+".tar.gz"))
 				d := damager{rand.New(rand.NewPCG(seed, uint64(len(name))))}
+				if d.IntN(2) == 0 {
+					d.registry(t, filepath.Join(c.root, "index.json"), c.disk.index)
+				}
 				for _, id := range c.disk.order {
 					if s := c.disk.sessions[id]; !s.symlink {
 						d.session(t, s)
@@ -36,6 +39,10 @@ func TestDamagedAtRandom(t *testing.T) {
 				c.look()
 				c.open()
 				c.sweepNodes()
+				if err := c.s.Close(); err != nil {
+					t.Fatalf("Close: %v", err)
+				}
+				c.open() // which finds nothing more to do
 				c.checkSweep()
 				c.want.ListSessions = nil
 				c.checkList()
@@ -55,6 +62,48 @@ func TestDamagedAtRandom(t *testing.T) {
 type damager struct{ *rand.Rand }
 
 func (d damager) pick(of []string) string { return of[d.IntN(len(of))] }
+
+// registry damages index.json: it goes, is cut, becomes something else, or its
+// rows go, lag behind or are none.
+func (d damager) registry(t *testing.T, file string, text []byte) {
+	t.Helper()
+	write := func(s string) {
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch d.IntN(6) {
+	case 0:
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		return
+	case 1:
+		write(string(text[:d.IntN(len(text))]))
+		return
+	case 2:
+		write(d.pick([]string{"", "{}", "[]", "null", "{\n}"}))
+		return
+	}
+	ids, rows := members(string(text))
+	var out []string
+	for i, id := range ids {
+		row := rows[i]
+		switch d.IntN(5) {
+		case 0:
+			continue
+		case 1:
+			row = d.pick([]string{"7", "null", "[]", `{}`, `{"id": "other"}`})
+		case 2:
+			row = strings.TrimSuffix(strings.TrimSpace(row), "\n  }") + ",\n    " + d.pick([]string{
+				`"status": "running"`, `"status": "cancelling"`, `"title": "stale"`, `"unknown": {"a": [1, 2]}`, `"archived": true`,
+				`"updated_at": 99999999999`, `"preview": null`, `"id": "other"`, `"created_at": 0`,
+			}) + "\n  }"
+		}
+		out = append(out, string(quoted(id))+": "+row)
+	}
+	write("{\n  " + strings.Join(out, ",\n  ") + "\n}")
+}
 
 // session damages some files of a session.
 func (d damager) session(t *testing.T, s *diskSession) {

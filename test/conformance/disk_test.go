@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,15 +71,13 @@ func (d *diskStore) readRegistry(b []byte) {
 		return
 	}
 	d.rows = map[string]map[string]any{}
+	// What is no object is no row, and has its place all the same.
+	d.registry, _ = members(string(b))
 	for id, row := range m {
 		if r, ok := row.(map[string]any); ok {
 			d.rows[id] = r
-			d.registry = append(d.registry, id)
 		}
 	}
-	// A map has no order; the position of `"id": {` in the text gives it back.
-	at := func(id string) int { return bytes.Index(b, append(quoted(id), ": {"...)) }
-	slices.SortFunc(d.registry, func(x, y string) int { return at(x) - at(y) })
 }
 
 func (d *diskStore) discover(parent string) {
@@ -115,7 +112,7 @@ func (d *diskStore) add(id, dir string) {
 	if b, err := os.ReadFile(filepath.Join(dir, "meta.json")); err == nil {
 		s.meta = pyObject(b)
 		if !s.symlink {
-			s.created = float64(meta.ModTime().UnixNano()) / 1e9
+			s.created = float64(meta.ModTime().UnixMicro()) / 1e6
 		}
 	}
 	d.sessions[id] = s
@@ -139,7 +136,7 @@ func (s *diskSession) trusted() bool {
 
 // preview is the registry's preview of a text (reference 6.13).
 func preview(text string) string {
-	text = strings.ReplaceAll(strings.TrimSpace(text), "\n", " ")
+	text = strings.ReplaceAll(strings.TrimSpace(withoutHalves(text)), "\n", " ")
 	if utf8.RuneCountInString(text) <= 80 {
 		return text
 	}

@@ -153,7 +153,11 @@ func (c *check) onlyInterrupted(s *diskSession) bool {
 		now = ", " + now
 	}
 	got, err := os.ReadFile(filepath.Join(s.dir, "meta.json"))
-	undone := bytes.Replace(got, []byte(now), []byte(before), 1)
+	at := bytes.LastIndex(got, []byte(now)) // of keys that are there twice the last counts
 	rel, relErr := filepath.Rel(c.root, s.dir)
-	return err == nil && relErr == nil && sum(undone) == c.before[rel+"/meta.json"]
+	if err != nil || relErr != nil || at < 0 {
+		return false
+	}
+	undone := slices.Concat(got[:at], []byte(before), got[at+len(now):])
+	return sum(undone) == c.before[rel+"/meta.json"]
 }

@@ -41,7 +41,8 @@ func (d *diskStore) row(id string) map[string]any {
 
 func overlay(row, meta map[string]any) {
 	for _, f := range registryFields {
-		if v, ok := meta[f]; ok {
+		// An unknown creation time is none (reference 8.2).
+		if v, ok := meta[f]; ok && (f != "created_at" || truthy(v)) {
 			row[f] = v
 		}
 	}
@@ -85,6 +86,8 @@ func (d *diskStore) deviates(id string) string {
 	switch {
 	case s == nil:
 		return "its directory is gone"
+	case row != nil && row["id"] != any(id):
+		return "its row names another session"
 	case s.symlink && row == nil:
 		return "a symlinked directory without a row"
 	case s.meta == nil && row == nil:

@@ -87,7 +87,8 @@ func (c *check) checkRegistry() {
 func (c *check) registryOrder() []string {
 	out := []string{}
 	for _, id := range append(slices.Clone(c.disk.registry), c.disk.order...) {
-		if c.fileRow(id) != nil && !slices.Contains(out, id) {
+		noRow := c.disk.rows[id] == nil && c.disk.sessions[id] == nil && !c.isGhost(id) // it is left alone
+		if (noRow || c.fileRow(id) != nil) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
@@ -126,14 +127,14 @@ func (c *check) checkFileRow(id string, got, peer map[string]any) {
 // otherwise than meta.json.
 func (c *check) caughtUp(id string, peer map[string]any) map[string]any {
 	row, s, extracted := maps.Clone(peer), c.disk.sessions[id], c.disk.rows[id]
-	if !truthy(row["id"]) {
-		row["id"] = id // of a meta.json without one
+	if !truthy(row["id"]) || extracted != nil && extracted["id"] != any(id) {
+		row["id"] = id // of a meta.json without one, or a row with another's
 	}
 	for _, f := range registryFields {
 		if s == nil || !s.trusted() || extracted == nil {
 			break
 		}
-		if v, ok := s.meta[f]; ok && !equal(v, extracted[f]) {
+		if v, ok := s.meta[f]; ok && !equal(v, extracted[f]) && (f != "created_at" || truthy(v)) {
 			row[f] = v
 		}
 	}
@@ -173,10 +174,13 @@ func (c *check) checkKeyOrder(after []byte) {
 	was, is := rowKeys(c.disk.index), rowKeys(after)
 	for _, id := range sortedIDs(is) {
 		first := was[id]
-		if len(first) == 0 {
+		if c.disk.rows[id] == nil {
 			first = []string{"id", "status", "pinned", "archived", "unread"}
 		}
-		c.y.check("index.json: the first keys of the row of "+id, is[id][:min(len(is[id]), len(first))], first)
+		keys := nonNil(is[id])
+		if len(keys) > 0 { // else it is no row
+			c.y.check("index.json: the first keys of the row of "+id, keys[:min(len(keys), len(first))], nonNil(first))
+		}
 	}
 }
 
