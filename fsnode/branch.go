@@ -226,9 +226,19 @@ func (s *session) staleBranches() *record {
 	return r
 }
 
-// holdingBranches is the context of a change under branch/.
-func (s *session) holdingBranches(ctx context.Context) context.Context {
-	return holding(ctx, s.files.Load().branches)
+// holdingBranches is the context of a change under branch/. The kernel may
+// hold the directories of the names themselves as well: that of one that is
+// removed, for sure.
+func (s *session) holdingBranches(ctx context.Context, names ...string) context.Context {
+	var more []*vnode.List
+	s.mu.Lock()
+	for _, name := range names {
+		if d := s.branches[name]; d != nil {
+			more = append(more, d.list)
+		}
+	}
+	s.mu.Unlock()
+	return holdingMore(ctx, []*vnode.List{s.files.Load().branches}, more)
 }
 
 // nameBranch gives a node a branch name.
@@ -302,15 +312,7 @@ func (s *session) rmdirBranch(ctx context.Context, name string) error {
 	case !b.named:
 		return &store.Error{Code: store.Immutable, Op: "remove branch name", Session: s.id, Ref: name, Err: errors.New("the branch has no name to be removed")}
 	}
-	// The kernel holds the directory that goes, too.
-	var goes []*vnode.List
-	s.mu.Lock()
-	if d := s.branches[name]; d != nil {
-		goes = append(goes, d.list)
-	}
-	s.mu.Unlock()
-	ctx = holdingMore(ctx, []*vnode.List{s.files.Load().branches}, goes)
-	return s.t.st.DeleteBranchName(ctx, s.id, b.tip)
+	return s.t.st.DeleteBranchName(s.holdingBranches(ctx, name), s.id, b.tip)
 }
 
 // renameBranch gives a branch another name.
@@ -327,5 +329,5 @@ func (s *session) renameBranch(ctx context.Context, name string, to *vnode.List,
 	if !ok {
 		return vnode.NotFound
 	}
-	return s.nameBranch(store.WithLockTimeout(s.holdingBranches(ctx), renameWait), b.tip, newName, noReplace)
+	return s.nameBranch(store.WithLockTimeout(s.holdingBranches(ctx, name, newName), renameWait), b.tip, newName, noReplace)
 }

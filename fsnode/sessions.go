@@ -26,7 +26,7 @@ func (t *tree) newSessions(name string, archived bool) *vnode.List {
 	}
 	l.Verbs = vnode.Verbs{
 		Rmdir: func(ctx context.Context, name string) error {
-			return t.rmdir(holding(ctx, l), archived, name)
+			return t.rmdir(holdingMore(ctx, []*vnode.List{l}, t.dirsOf(name)), archived, name)
 		},
 		Rename: t.rename,
 	}
@@ -66,6 +66,17 @@ func (t *tree) mkdir(ctx context.Context, name string) (vnode.Found, error) {
 	t.fresh.note(id, processOf(ctx), t.now())
 	t.refreshRow(ctx, id)
 	return t.find(false, name)
+}
+
+// dirsOf is the directory of a session, which the kernel holds while it is
+// removed or moved; none when it does not know it.
+func (t *tree) dirsOf(name string) []*vnode.List {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.sessions[t.ids[name]]; s != nil {
+		return []*vnode.List{s.dir}
+	}
+	return nil
 }
 
 // rmdir removes a session that holds nothing.
