@@ -37,11 +37,24 @@ func each(units int, a arm) arm {
 	}}
 }
 
+// errTimeOver says that no figure is begun any more.
+var errTimeOver = errors.New("left out: the time was over")
+
+// over reports whether the run has taken all the time that it has.
+func (s *suite) over() bool { return s.limit > 0 && time.Since(s.began) > s.limit }
+
 // interleave does every arm warm times unmeasured, then reps times in turn,
 // each round beginning with another arm. The result is in seconds, by arm.
+// When the run's time is over, fewer rounds have to do.
 func (s *suite) interleave(reps, warm int, arms ...arm) (map[string][]float64, error) {
+	if s.over() {
+		return nil, errTimeOver
+	}
 	out := make(map[string][]float64, len(arms))
 	for round := range warm + reps {
+		if round > warm && s.over() {
+			break
+		}
 		for k := range arms {
 			a := arms[(k+round)%len(arms)]
 			if err := s.ctx.Err(); err != nil {

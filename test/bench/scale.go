@@ -140,7 +140,7 @@ func (s *suite) scaleOp(op scaledOp, title string, bound float64, w [2]*sessionW
 			return nil
 		}))
 	}
-	raw, err := s.interleave(max(s.reps, 5), 1, loop("small", 0), loop("large", 1))
+	raw, err := s.interleave(s.reps, 1, loop("small", 0), loop("large", 1))
 	if err != nil {
 		return fmt.Errorf("%s: %w", op.name, err)
 	}
