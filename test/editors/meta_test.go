@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sessionfs/sessionfs/test/harness"
 )
@@ -119,13 +120,14 @@ func beside(t *testing.T, dir, script string, do func()) (code int, said string)
 	cmd := exec.Command("sh", "-c", `pause() { touch "$T/read"; while ! [ -e "$T/go" ]; do sleep 0.01; done; }; `+script)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "T="+own)
 	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &out, &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }() // of a failed test
 	there := func() bool { _, err := os.Stat(filepath.Join(own, "read")); return err == nil }
-	if !soon(there) {
-		t.Errorf("%s does not get on", script)
+	if !harness.Wait(time.Minute, there) {
+		t.Fatalf("%s does not get on", script)
 	}
 	do()
 	if err := os.WriteFile(filepath.Join(own, "go"), nil, 0o600); err != nil {

@@ -178,7 +178,7 @@ func TestFollowers(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	shows := func(what, text string) {
 		t.Helper()
-		if !soon(func() bool { return strings.Contains(read(t, log), text) }) {
+		if !harness.Wait(time.Minute, func() bool { return strings.Contains(read(t, log), text) }) {
 			t.Errorf("%s does not show: %q", what, read(t, log))
 		}
 	}
