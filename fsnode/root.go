@@ -91,6 +91,11 @@ func (t *tree) newIndex() *vnode.File {
 		b, err := text(ctx)
 		return stat(len(b)), err
 	}
+	f.Version = func() any {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.indexGen
+	}
 	f.LookupStat = func(context.Context) (vnode.Stat, error) {
 		return stat(int(c.size.Load())), nil // an estimate, which is not kept: see policyOf
 	}

@@ -88,9 +88,10 @@ func (f *sessionFiles) shown(v *view) [4]bool {
 // newText makes a file of the session whose text is in memory.
 func (s *session) newText(watched bool, name string, perm uint32, text func(*view) ([]byte, error)) *vnode.File {
 	f := &vnode.File{
-		Base:  vnode.Base{Env: s.t.env, ID: s.ident("file", name), Gen: s.gen, Policy: policyOf(kindLive, watched)},
-		Read:  func(context.Context) ([]byte, error) { return text(s.v.Load()) },
-		Whole: true,
+		Base:    vnode.Base{Env: s.t.env, ID: s.ident("file", name), Gen: s.gen, Policy: policyOf(kindLive, watched)},
+		Read:    func(context.Context) ([]byte, error) { return text(s.v.Load()) },
+		Whole:   true,
+		Version: func() any { return s.v.Load().sn.Version },
 	}
 	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
 		v, err := s.current(ctx)
