@@ -313,9 +313,9 @@ func (c *checker) meta(p layout.Place, sn *Snapshot) {
 	switch d := sn.pending; {
 	case d == nil:
 	case d.err != nil:
-		c.add("unfinished_change", Fault, p.ID, deleteIntentPath(p.Dir), "%v", d.err)
+		c.add("unfinished_change", Fault, p.ID, filepath.Join(p.Dir, ".git", deleteIntentName), "%v", d.err)
 	default:
-		c.add("half_delete_nodes", Warning, p.ID, deleteIntentPath(p.Dir),
+		c.add("half_delete_nodes", Warning, p.ID, filepath.Join(p.Dir, ".git", deleteIntentName),
 			"the deletion of %d messages was cut off; the next change of the session finishes it", len(d.intent.files))
 	}
 }

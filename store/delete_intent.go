@@ -11,8 +11,10 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/sessionfs/sessionfs/store/gitrepo"
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 	"github.com/sessionfs/sessionfs/store/layout"
@@ -57,7 +59,22 @@ type pendingDelete struct {
 
 var errUnknownDelete = errors.New("an unfinished deletion that this version does not understand")
 
-func deleteIntentPath(dir string) string { return filepath.Join(dir, ".git", deleteIntentName) }
+// deleteIntentFile finds where the intent of the session at dir is, or would be:
+// in its Git directory, to which .git may also be a file that points. The error
+// wraps fs.ErrNotExist when there is no intent.
+func (s *Store) deleteIntentFile(dir string) (path string, err error) {
+	path = filepath.Join(dir, ".git", deleteIntentName)
+	if _, err = s.fs.Lstat(path); !errors.Is(err, syscall.ENOTDIR) {
+		return path, err
+	}
+	git, err := gitrepo.GitDir(s.fs, dir)
+	if err != nil {
+		return path, fmt.Errorf("%w: %w", fs.ErrNotExist, err) // no repository, and so no intent
+	}
+	path = filepath.Join(git, deleteIntentName)
+	_, err = s.fs.Lstat(path)
+	return path, err
+}
 
 // bytes is the intent's text.
 func (in *deleteIntent) bytes(now float64) []byte {
@@ -150,7 +167,7 @@ func sumOf(raw []byte) string {
 
 // writeDeleteIntent makes the deletion a thing that will happen.
 func (t *tx) writeDeleteIntent(in *deleteIntent) error {
-	dir := filepath.Join(t.place.Dir, ".git")
+	path, _ := t.s.deleteIntentFile(t.place.Dir)
 	text := in.bytes(t.timestamp())
 	// A name that JSON does not give back as it was cannot be removed later.
 	again, err := parseDeleteIntent(text)
@@ -162,8 +179,8 @@ func (t *tx) writeDeleteIntent(in *deleteIntent) error {
 			return t.fail(Corrupt, f.name, errors.New("the node has a name that cannot be recorded"))
 		}
 	}
-	t.sweepIntentTemps(dir)
-	if err := disk.WriteAtomic(t.s.fs, filepath.Join(dir, deleteIntentName), text, disk.WriteOptions{}); err != nil {
+	t.sweepIntentTemps(filepath.Dir(path))
+	if err := disk.WriteAtomic(t.s.fs, path, text, disk.WriteOptions{}); err != nil {
 		// It may be there all the same, and would be carried out.
 		t.dropDeleteIntent()
 		t.reread()
@@ -189,7 +206,7 @@ func (t *tx) sweepIntentTemps(dir string) {
 // dropDeleteIntent removes the intent. One that stays is carried out again,
 // which changes nothing when it was.
 func (t *tx) dropDeleteIntent() {
-	file := deleteIntentPath(t.place.Dir)
+	file, _ := t.s.deleteIntentFile(t.place.Dir)
 	err := ignoreMissing(t.s.fs.Remove(file))
 	if err := errors.Join(err, t.s.fs.SyncDir(filepath.Dir(file))); err != nil {
 		t.s.log.Warn("remove delete intent", "session", t.se.id, "err", err)
@@ -203,9 +220,13 @@ func (s *Store) hideDoomed(sn *Snapshot, place layout.Place) {
 	if !place.Openable || place.Legacy {
 		return
 	}
-	raw, err := s.readOwn(deleteIntentPath(sn.Dir))
+	file, err := s.deleteIntentFile(sn.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
+	}
+	raw, err := s.readOwn(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // gone meanwhile
 	}
 	// No fingerprint tells when the intent goes, so the state is never fresh.
 	sn.fp.openable = !sn.fp.openable
@@ -317,7 +338,7 @@ func (sn *Snapshot) unchanged(e Entry, doomed map[string]doomedFile) bool {
 //
 // Requires the session's locks.
 func (t *tx) finishDelete(ctx context.Context) error {
-	_, err := t.s.fs.Lstat(deleteIntentPath(t.place.Dir))
+	_, err := t.s.deleteIntentFile(t.place.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -238,6 +238,33 @@ func TestADeletionThatIsCalledOffIsSeen(t *testing.T) {
 	}
 }
 
+// TestADeletionWhereGitIsAFile: the Git directory lies where .git points.
+func TestADeletionWhereGitIsAFile(t *testing.T) {
+	root := buildForked(t)
+	dir, far := filepath.Join(root, "x"), filepath.Join(root, ".far.git")
+	if err := os.Rename(filepath.Join(dir, ".git"), far); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, ".git"), "gitdir: "+far+"\n")
+	cutOff(t, root, atFirstRemoval)
+	if _, err := os.Stat(filepath.Join(far, "sessionfs-delete.json")); err != nil {
+		t.Fatal(err)
+	}
+	if got := nodeIDs(load(t, openAt(t, root, true), "x")); !slices.Equal(got, afterDeletion) {
+		t.Errorf("shown are %v", got)
+	}
+	s := openAt(t, root, false)
+	if err := s.SetField(t.Context(), "x", "title", "done"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "history", "*.json")); len(left) != len(afterDeletion) {
+		t.Errorf("files left: %v", left)
+	}
+	if found := findings(t, root); found["half_delete_nodes"] > 0 {
+		t.Errorf("check finds %v", found)
+	}
+}
+
 // writeForeign writes a node as the peer does: the file, then meta.json.
 func writeForeign(t *testing.T, root, file string, fields map[string]any) {
 	t.Helper()
