@@ -22,17 +22,17 @@ import (
 	"time"
 )
 
-// mountLimit is how long a mount may live before its connection is aborted,
-// so that a hang ends as an error and not as a process that nobody can kill.
-const mountLimit = 8 * time.Minute
+// mountLimit is how long nothing may come to an end before the connections of
+// all mounts are aborted, so that a hang ends as an error and not as a process
+// that nobody can kill.
+const mountLimit = 5 * time.Minute
 
 // readyLimit bounds the wait for a mount to answer.
-const readyLimit = time.Minute
+const readyLimit = 2 * time.Minute
 
 // daemon is a mounted store, served by a process of its own.
 type daemon struct {
 	dir, state string
-	s          *suite
 	cmd        *exec.Cmd
 	stderr     bytes.Buffer // read after exited
 	exited     chan struct{}
@@ -52,7 +52,7 @@ func (s *suite) mount(store string, flags ...string) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{dir: dir, state: state, s: s, exited: make(chan struct{})}
+	d := &daemon{dir: dir, state: state, exited: make(chan struct{})}
 	args := append([]string{"--store", store, "mount", "--metrics-addr", "127.0.0.1:0", "--pprof"}, flags...)
 	d.cmd = exec.Command(s.bin, append(args, dir)...)
 	d.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state)
@@ -71,13 +71,13 @@ func (s *suite) mount(store string, flags ...string) (*daemon, error) {
 	}
 	err = d.cmd.Start()
 	if err == nil {
+		d.timer = time.AfterFunc(mountLimit, d.abort)
 		s.mounts = append(s.mounts, d)
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	d.timer = time.AfterFunc(mountLimit, d.abort)
 	ready := make(chan struct{})
 	go d.follow(out, ready)
 	select {
@@ -150,6 +150,15 @@ func (s *suite) stopMounts() {
 		if err := d.stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 		}
+	}
+}
+
+// alive gives the mounts their time anew: something has come to an end.
+func (s *suite) alive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.mounts {
+		d.timer.Reset(mountLimit)
 	}
 }
 

@@ -61,6 +61,7 @@ func (s *suite) interleave(reps, warm int, arms ...arm) (map[string][]float64, e
 				return nil, err
 			}
 			d, err := a.do()
+			s.alive()
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", a.name, err)
 			}
@@ -118,6 +119,7 @@ func (s *suite) run(dir string, stdout io.Writer, name string, args ...string) (
 	began := time.Now()
 	err := cmd.Run()
 	d := time.Since(began)
+	s.alive()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && name == "grep" && exit.ExitCode() == 1 {
 		err = nil
