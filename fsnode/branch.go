@@ -35,7 +35,7 @@ func (s *session) newBranches(watched bool) *vnode.List {
 	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
 		return s.findBranch(ctx, l, name, watched)
 	}
-	l.Verbs = vnode.Verbs{Mkdir: s.mkdirBranch, Rmdir: s.rmdirBranch, Symlink: s.linkBranch, Rename: s.renameBranch}
+	l.Verbs = vnode.Verbs{Mkdir: s.mkdirBranch, Rmdir: s.unnameBranch, Symlink: s.linkBranch, Rename: s.renameName}
 	return l
 }
 
