@@ -182,6 +182,7 @@ func (t *tree) options(cfg Config) fuse.MountOptions {
 		MaxWrite:             maxWrite,
 		DisableXAttrs:        true,
 		EnableSymlinkCaching: true,
+		DisableSplice:        true, // gains nothing, and a pipe has no room for the largest read
 		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC,
 		PanicHandler:         t.panicked,
 		Debug:                cfg.Debug,
