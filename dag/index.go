@@ -59,9 +59,13 @@ type link struct {
 // their file names). Nodes may come in any order as far as edges go. Where an
 // id occurs twice, Get sees the last, lists hold both (reference 2.5). The
 // slice is copied.
-func NewIndex(nodes []Node) *Index {
+func NewIndex(nodes []Node) *Index { return OwnIndex(slices.Clone(nodes)) }
+
+// OwnIndex is NewIndex that keeps the slice: nobody else may use it afterwards,
+// except to read nodes' values from it.
+func OwnIndex(nodes []Node) *Index {
 	s := &storage{
-		nodes:   make([]Node, 0, len(nodes)),
+		nodes:   nodes[:0:len(nodes)],
 		symbols: make(map[string]int32, len(nodes)),
 		lasts:   make([]lasts, 0, len(nodes)+1),
 		links:   make([]link, 0, len(nodes)),
@@ -139,6 +143,9 @@ func (ix *Index) Len() int { return len(ix.nodes) }
 // At returns the i-th node in stored order, counted from 0. As with a slice, i
 // must be below Len.
 func (ix *Index) At(i int) Node { return ix.nodes[i] }
+
+// Nodes returns the nodes in stored order. The caller must not write to them.
+func (ix *Index) Nodes() []Node { return ix.nodes }
 
 // All yields the nodes in stored order.
 func (ix *Index) All() iter.Seq[Node] { return slices.Values(ix.nodes) }

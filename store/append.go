@@ -189,7 +189,7 @@ func (t *tx) entry(name string, raw []byte) (Entry, error) {
 		return Entry{}, err
 	}
 	st := stampOf(fi)
-	return Entry{File: name, Size: int64(len(raw)), TextLen: p.TextLen, MTime: st.time(), stamp: st}, nil
+	return Entry{File: name, Size: int64(len(raw)), TextLen: p.TextLen, MTime: st.time(), stamp: st, sum: crcOf(raw), noSeq: p.SeqMissing}, nil
 }
 
 // ExtendMessage replaces the text of a message, as long as it is the head and

@@ -5,15 +5,12 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"sort"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/layout"
-	"github.com/sessionfs/sessionfs/store/nodefile"
 )
 
 // loadTries bounds how often a session that changes while it is read is read
@@ -119,108 +116,6 @@ func (sn *Snapshot) metaTime(key string) time.Time {
 	return sn.MTime
 }
 
-// readHistory fills the index and the file tables from history/.
-func (s *Store) readHistory(sn *Snapshot, old *Snapshot) {
-	dir := filepath.Join(sn.Dir, historyDir)
-	d, err := s.fs.OpenDir(dir)
-	if err != nil {
-		sn.Index = dag.NewIndex(nil)
-		sn.historyLost(err)
-		return
-	}
-	defer d.Close()
-	names, err := historyNames(d)
-	if err != nil {
-		sn.historyLost(err)
-	}
-	known := knownFiles(old)
-	nodes := make([]dag.Node, 0, len(names))
-	sn.entries = make([]Entry, 0, len(names))
-	var buf []byte
-	var next int64
-	reused := 0
-	for _, name := range names {
-		fi, err := s.fs.Lstat(filepath.Join(dir, name))
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				sn.addBad(name, stamp{}, err)
-			}
-			continue
-		}
-		st := stampOf(fi)
-		if k, ok := known[name]; ok && k.entry.stamp == st {
-			if !k.bad {
-				nodes = append(nodes, k.node)
-				sn.entries = append(sn.entries, k.entry)
-				next = max(next, k.node.Seq+1)
-				reused++
-			} else {
-				sn.bad = append(sn.bad, k.entry)
-				sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir + "/" + name, Text: k.why})
-			}
-			continue
-		}
-		if !fi.Mode().IsRegular() {
-			// Neither read nor shown: what a link leads to is not the session's.
-			sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir + "/" + name, Text: unreadable(errNotRegular)})
-			continue
-		}
-		raw, err := d.ReadInto(name, buf[:0])
-		if err != nil {
-			sn.addBad(name, st, err)
-			continue
-		}
-		buf = raw
-		p, err := nodefile.Parse(raw)
-		if err != nil {
-			sn.addBad(name, st, err)
-			continue
-		}
-		if p.SeqMissing {
-			p.Node.Seq = next
-		}
-		if p.IDMissing {
-			_, _, p.Node.ID, _ = nodefile.ParseName(name)
-		}
-		if p.Node.ID == "" {
-			sn.addBad(name, st, errNoID)
-			continue
-		}
-		if p.TimeMissing {
-			p.Node.CreatedAt = epoch(st.time())
-		}
-		next = max(next, p.Node.Seq+1)
-		st.size = int64(len(raw))
-		nodes = append(nodes, p.Node)
-		sn.entries = append(sn.entries, Entry{File: name, TextLen: p.TextLen, Size: st.size, MTime: st.time(), stamp: st})
-	}
-	for _, name := range names {
-		if seq, _, _, ok := nodefile.ParseName(name); ok {
-			sn.maxSeq = max(sn.maxSeq, seq)
-		}
-	}
-	sn.maxSeq = max(sn.maxSeq, next-1)
-	if old != nil && reused == len(old.entries) && reused <= len(nodes) && sameHead(old, nodes) {
-		sn.Index = old.Index
-		for _, n := range nodes[reused:] {
-			sn.Index = sn.Index.Append(n)
-		}
-		return
-	}
-	sn.Index = dag.NewIndex(nodes)
-}
-
-// sameHead reports whether nodes begins with exactly the old snapshot's
-// nodes, so that the rest can be appended to its index.
-func sameHead(old *Snapshot, nodes []dag.Node) bool {
-	for i := range old.entries {
-		if old.Index.At(i) != nodes[i] {
-			return false
-		}
-	}
-	return true
-}
-
 var (
 	errNotRegular = errors.New("not a regular file")
 	errNoID       = errors.New("it has no id")
@@ -253,11 +148,11 @@ func (sn *Snapshot) historyLost(err error) {
 }
 
 // addBad records a history file that holds no readable node.
-func (sn *Snapshot) addBad(name string, st stamp, err error) {
+func (sn *Snapshot) addBad(name string, st stamp, settled bool, err error) {
 	if failedRead(err) {
-		sn.unread, st = err, stamp{}
+		sn.unread, st, settled = err, stamp{}, false
 	}
-	sn.bad = append(sn.bad, Entry{File: name, Size: st.size, MTime: st.time(), stamp: st})
+	sn.bad = append(sn.bad, Entry{File: name, Size: st.size, MTime: st.time(), stamp: st, settled: settled})
 	sn.fileProblems = append(sn.fileProblems, Problem{Path: historyDir + "/" + name, Text: unreadable(err)})
 }
 
@@ -268,46 +163,6 @@ func unreadable(err error) string {
 		err = pe.Err
 	}
 	return "not readable as a node: " + err.Error()
-}
-
-// knownFile is a history file as the snapshot before knew it.
-type knownFile struct {
-	entry Entry
-	node  dag.Node
-	bad   bool
-	why   string
-}
-
-func knownFiles(old *Snapshot) map[string]knownFile {
-	if old == nil {
-		return nil
-	}
-	m := make(map[string]knownFile, len(old.entries)+len(old.bad))
-	for i, e := range old.entries {
-		m[e.File] = knownFile{entry: e, node: old.Index.At(i)}
-	}
-	why := map[string]string{}
-	for _, p := range old.fileProblems {
-		why[strings.TrimPrefix(p.Path, historyDir+"/")] = p.Text
-	}
-	for _, e := range old.bad {
-		m[e.File] = knownFile{entry: e, bad: true, why: why[e.File]}
-	}
-	return m
-}
-
-// historyNames lists the node files of history/ in load order: everything
-// that ends in .json, dot-named ones too (reference 2.5).
-func historyNames(d interface{ Names() ([]string, error) }) ([]string, error) {
-	all, err := d.Names()
-	names := all[:0]
-	for _, n := range all {
-		if strings.HasSuffix(n, ".json") {
-			names = append(names, n)
-		}
-	}
-	sort.Slice(names, func(i, j int) bool { return nodefile.Less(names[i], names[j]) })
-	return names, err
 }
 
 // diagnose gathers what is wrong with the session: what its files told while

@@ -45,6 +45,9 @@ type Snapshot struct {
 	fp      fingerprint
 	entries []Entry // parallel to Index: the file of the node at each position
 	bad     []Entry // history files that hold no readable node, in load order
+	// listed: history/ held just these files, and a change of its names since
+	// would show in fp.
+	listed bool
 	// fileProblems are the findings of reading history/; Problems adds what
 	// follows from them and from meta.json.
 	fileProblems []Problem

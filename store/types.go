@@ -152,6 +152,11 @@ type Entry struct {
 	MTime   time.Time
 
 	stamp stamp
+	// sum is the checksum of the file's bytes. It is asked only for a file that
+	// changed too recently for its stamp to tell.
+	sum     uint32
+	settled bool // a change since would show in the stamp
+	noSeq   bool // the file has no seq: its node's is from the file's place
 }
 
 // Problem is one finding about a session, for problems.txt.

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
@@ -118,23 +119,39 @@ func (l *Layout) inspectAll(ids []string) map[string]Place {
 // SideBySide calls fn for 0 to n-1 from a few goroutines at once, and returns
 // when all calls have.
 func SideBySide(n int, fn func(i int)) {
+	none := func(bool) (struct{}, func(), bool) { return struct{}{}, func() {}, true }
+	SideBySideWith(n, none, func(_ struct{}, i int) { fn(i) })
+}
+
+// SideBySideWith is SideBySide with something of its own for each goroutine:
+// open makes it and done ends it. If open fails for another than the first, the
+// others do that one's work.
+func SideBySideWith[T any](n int, open func(first bool) (own T, done func(), ok bool), fn func(own T, i int)) {
 	const block = 32
-	workers := min(runtime.GOMAXPROCS(0), 4, (n+block-1)/block)
-	if workers <= 1 {
-		for i := range n {
-			fn(i)
+	var next atomic.Int64
+	work := func(first bool) {
+		if int(next.Load()) >= n {
+			return
 		}
-		return
+		own, done, ok := open(first)
+		if !ok {
+			return
+		}
+		defer done()
+		for {
+			from := int(next.Add(block)) - block
+			if from >= n {
+				return
+			}
+			for i := from; i < min(from+block, n); i++ {
+				fn(own, i)
+			}
+		}
 	}
 	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for from := w * block; from < n; from += workers * block {
-				for i := from; i < min(from+block, n); i++ {
-					fn(i)
-				}
-			}
-		})
+	for range min(runtime.GOMAXPROCS(0), 4, (n+block-1)/block) - 1 {
+		wg.Go(func() { work(false) })
 	}
+	work(true)
 	wg.Wait()
 }
