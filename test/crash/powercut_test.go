@@ -15,8 +15,10 @@ import (
 
 const (
 	// losses is how many outcomes of a power cut are tried at each point.
-	losses        = 6
+	losses = 6
+	// A resumed operation is cut after every second step, and after the last.
 	lossesResumed = 2
+	everyResumed  = 2
 	lossesLong    = 40
 	// fsckEach is how many distinct points share one git fsck.
 	fsckEach = 40
@@ -110,14 +112,14 @@ func (c *cut) all() {
 	if c.o.closes {
 		last = c.end
 	}
-	n := losses
+	n, every := losses, 1
 	switch {
 	case long():
 		n = lossesLong
 	case c.o.resumed: // hundreds of steps, each carried on to the end
-		n = lossesResumed
+		n, every = lossesResumed, everyResumed
 	}
-	for k := c.start; k <= last; k++ {
+	for k := c.start; k <= last; k = min(k+every, max(k+1, last)) {
 		for _, loss := range storetest.Losses(n, uint64(k)*1000) {
 			c.points++
 			if err := c.point(k, loss); err != nil {
