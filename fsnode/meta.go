@@ -23,12 +23,13 @@ const (
 )
 
 // process names a process, so that what it saves can be told from what it, or
-// one like it, has read. A name that is not known is "" and is nobody's.
+// one like it, has read. A name that is not known is "".
 type process struct{ self, parent, session string }
 
 // kin tells how near two processes are: 3 for the same, 2 where one started
 // the other or the same one both, as a shell does for jq and mv, 1 for those
-// of one terminal or one job, 0 for strangers.
+// of one terminal or one job and for those of which nothing is known, as in a
+// container, 0 for strangers.
 func (p process) kin(q process) int {
 	same := func(a, b string) bool { return a != "" && a == b }
 	switch {
@@ -36,7 +37,7 @@ func (p process) kin(q process) int {
 		return 3
 	case same(p.parent, q.parent), same(p.self, q.parent), same(p.parent, q.self):
 		return 2
-	case same(p.session, q.session):
+	case same(p.session, q.session), p.self == "" && q.self == "":
 		return 1
 	}
 	return 0

@@ -44,7 +44,7 @@ func TestSeen(t *testing.T) {
 		p("n", "m", "tty"):    {"terminal", "sister", "self2", "self1"},
 		p("z", "", ""):        {"saved"},
 		p("n", "m", "other"):  {},
-		p("", "", ""):         {},
+		p("", "", ""):         {"nobody"},
 		p("again", "b", "no"): {"stranger"},
 	} {
 		if got := texts(s.of("x", who).Own); !slices.Equal(got, want) {
