@@ -202,11 +202,13 @@ func (t *tx) rewindHeadOnce(to string, version int64) error {
 // 6.10, 7.3).
 func (t *tx) rewindHead(to string) error {
 	from := t.sn.Head
-	return t.moveHeadWith(to, &from, func(m *jsonedit.Object) { branchRefs(m, t.se.id, from, to) })
+	version, _ := t.sn.meta.obj.Int("head_version") // of the line that is left
+	return t.moveHeadWith(to, &from, func(m *jsonedit.Object) { branchRefs(m, t.se.id, version, from, to) })
 }
 
-// branchRefs notes the line that is left and the one that is gone back to.
-func branchRefs(m *jsonedit.Object, id, from, to string) {
+// branchRefs notes the line that is left, at a version of the head, and the one
+// that is gone back to, at the next.
+func branchRefs(m *jsonedit.Object, id string, version int64, from, to string) {
 	refs := jsonedit.NewObject()
 	if raw, ok := m.Get("branch_refs"); ok {
 		if o, err := jsonedit.ParseObject(raw); err == nil {
@@ -216,7 +218,6 @@ func branchRefs(m *jsonedit.Object, id, from, to string) {
 	source := sourceBranch(m, refs, id, from)
 	target := "branch_restore_" + randomHex(8)
 	epoch, _ := m.Int("writer_epoch")
-	version, _ := m.Int("head_version")
 	entry := func(key string) *jsonedit.Object {
 		if raw, ok := refs.Get(key); ok {
 			if o, err := jsonedit.ParseObject(raw); err == nil {
