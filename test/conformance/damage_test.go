@@ -31,6 +31,9 @@ func TestDamagedAtRandom(t *testing.T) {
 				if d.IntN(2) == 0 {
 					d.registry(t, filepath.Join(c.root, "index.json"), c.disk.index)
 				}
+				if name != "broken_layout" { // which has links to what would go
+					d.intent(t, c.root, c.disk.order)
+				}
 				for _, id := range c.disk.order {
 					if s := c.disk.sessions[id]; !s.symlink {
 						d.session(t, s)
@@ -103,6 +106,20 @@ func (d damager) registry(t *testing.T, file string, text []byte) {
 		out = append(out, string(quoted(id))+": "+row)
 	}
 	write("{\n  " + strings.Join(out, ",\n  ") + "\n}")
+}
+
+// intent leaves a deletion that was cut off before its first removal.
+func (d damager) intent(t *testing.T, root string, ids []string) {
+	t.Helper()
+	if d.IntN(2) == 0 {
+		return
+	}
+	if err := os.MkdirAll(filepath.Join(root, ".deleted"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, ".deleted", d.pick(ids)), []byte(d.pick([]string{"", "{", `{"deleted_at": 1.0}`})), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // session damages some files of a session.

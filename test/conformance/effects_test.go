@@ -120,6 +120,13 @@ func (c *check) mayChange(path string, there bool) bool {
 	if path == "index.json" || path == ".locks/" || strings.HasPrefix(path, ".locks/") {
 		return true
 	}
+	// A deletion that was cut off is finished.
+	if slices.ContainsFunc(strings.Split(path, "/"), c.disk.tombstone) {
+		return !there
+	}
+	if path == "locations.json" {
+		return c.onlyUnlisted()
+	}
 	for id, s := range c.disk.sessions {
 		rel, err := filepath.Rel(c.root, s.dir)
 		if err != nil || path != rel+"/" && !strings.HasPrefix(path, rel+"/") {
@@ -137,6 +144,14 @@ func (c *check) mayChange(path string, there bool) bool {
 		}
 	}
 	return false
+}
+
+// onlyUnlisted: locations.json lacks deleted sessions, and nothing else.
+func (c *check) onlyUnlisted() bool {
+	b, err := os.ReadFile(filepath.Join(c.root, "locations.json"))
+	want := maps.Clone(c.disk.locations)
+	maps.DeleteFunc(want, func(id string, _ any) bool { return c.disk.tombstone(id) })
+	return err == nil && equal(pyObject(b), want)
 }
 
 // onlyInterrupted: the new meta.json is the old one with the value of status

@@ -25,7 +25,7 @@ func (c *check) fileRow(id string) map[string]any {
 // older than an hour, not archived, not on the move.
 func (c *check) isGhost(id string) bool {
 	row := c.disk.rows[id]
-	if c.disk.tombstone(id) {
+	if row != nil && c.disk.tombstone(id) {
 		return true
 	}
 	if row == nil || c.disk.sessions[id] != nil || c.disk.locations[id] != nil {

@@ -56,7 +56,8 @@ func (c *check) checkPlace(id string, want *expectedSession) {
 	if want.Dir != nil {
 		path := filepath.Join(c.root, *want.Dir)
 		st, err := os.Stat(path)
-		c.y.check("on disk: "+id, err == nil && st.IsDir(), want.OnDisk || kept)
+		// What is left of a deleted session goes at the next start.
+		c.y.check("on disk: "+id, err == nil && st.IsDir(), (want.OnDisk || kept) && !c.disk.tombstone(id))
 		link, _ := os.Readlink(path)
 		c.y.check("where the link leads: "+id, link, want.Symlink)
 		if s != nil {
