@@ -101,22 +101,29 @@ func run(args []string) int {
 		return 1
 	}
 	// A step that hangs must not keep what was started from being taken away.
+	measured := make(chan struct{})
 	go func() {
 		<-ctx.Done()
 		stop() // a second signal ends at once
-		time.Sleep(10 * time.Second)
-		s.close()
-		os.Exit(130)
+		select {
+		case <-measured:
+		case <-time.After(10 * time.Second):
+			s.close()
+			os.Exit(130)
+		}
 	}()
 	err = s.runGroups()
-	s.progress("done, removing what was made")
-	s.close()
+	interrupted := ctx.Err() != nil
+	close(measured)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
-	status := s.finish(err != nil)
-	if ctx.Err() != nil {
-		return 130 // the table has what was measured until then
+	s.stopMounts()
+	status := s.finish(err != nil) // when interrupted: what was measured until then
+	s.progress("removing what was made")
+	s.close()
+	if interrupted {
+		return 130
 	}
 	return status
 }
