@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -131,21 +132,21 @@ func (s *session) history(ctx context.Context, d *derived) (*history, error) {
 		return nil, err
 	}
 	k := s.key("commits", d.repoDir+"\x00"+tip)
-	if h, ok := s.t.texts.get(k).(*history); ok && h.repo == d.repo {
-		return h, nil
+	if commits, ok := s.t.texts.get(k).([]store.Commit); ok {
+		return &history{d.repo, tip, commits}, nil
 	}
+	defer d.repo.Forget() // there is one for each session
 	log, err := d.repo.Log(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
-	h := &history{repo: d.repo, tip: tip, commits: make([]store.Commit, len(log))}
+	slices.Reverse(log)
 	size := 0
-	for i, c := range log {
-		h.commits[len(log)-1-i] = c
+	for _, c := range log {
 		size += 200 + len(c.Message)
 	}
-	s.t.texts.put(k, h, size)
-	return h, nil
+	s.t.texts.put(k, log, size)
+	return &history{d.repo, tip, log}, nil
 }
 
 // noteCommit notes that the session's history has another tip.
@@ -205,7 +206,10 @@ func commitText(ctx context.Context, repo *store.Commits, c store.Commit) ([]byt
 func (s *session) findCommitText(dir *vnode.List, repo *store.Commits, c store.Commit, ident string, watched bool) vnode.Found {
 	k := s.key("commit", c.Hash)
 	text := func(ctx context.Context) ([]byte, error) {
-		return s.t.texts.text(k, func() ([]byte, error) { return commitText(context.WithoutCancel(ctx), repo, c) })
+		return s.t.texts.text(k, func() ([]byte, error) {
+			defer repo.Forget()
+			return commitText(context.WithoutCancel(ctx), repo, c)
+		})
 	}
 	f := &vnode.File{
 		Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindCommit, watched),

@@ -18,6 +18,7 @@ type meter struct {
 	notified metrics.Counters   // what the kernel was told to drop, by kind
 	refused  metrics.Counters   // by code
 	cache    metrics.Counters   // rendered texts: hit, miss
+	tidier   tidier
 }
 
 // Timed counts how long something in the store took.
@@ -69,7 +70,16 @@ type metered struct {
 }
 
 // timed counts a request when it has been answered.
-func (f metered) timed(op string, since time.Time) { f.m.requests.Observe(op, time.Since(since)) }
+func (f metered) timed(op string, since time.Time) {
+	f.m.requests.Observe(op, time.Since(since))
+	f.m.tidier.note()
+}
+
+// Forget lets go of a node.
+func (f metered) Forget(node, lookups uint64) {
+	f.RawFileSystem.Forget(node, lookups)
+	f.m.tidier.note()
+}
 
 // The requests, each as it is passed on.
 

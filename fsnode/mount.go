@@ -136,6 +136,7 @@ func start(ctx context.Context, cfg Config, point string, sp *spool.Spool) (*Mou
 		}
 		return nil, explain(err)
 	}
+	t.meter.tidier.start()
 	go m.serve()
 	close(m.ready)
 	return m, nil
@@ -245,6 +246,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 func (m *Mount) serve() {
 	defer close(m.done)
 	m.srv.Serve()
+	m.t.meter.tidier.close()
 	m.epoch.close()
 	m.cancel()
 	m.t.later.close()

@@ -55,6 +55,7 @@ func (r *reaper) run() {
 		r.timer = time.AfterFunc(reapAfter, r.run)
 	}
 	r.mu.Unlock()
+	r.t.meter.tidier.released(len(ripe))
 	for _, s := range ripe {
 		// A session in use is told of again when the kernel lets go of it; one
 		// that is not listed any more may have been told of already.

@@ -153,11 +153,12 @@ func (t *tree) loadRows(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range rows {
-		t.noteRow(r.ID, r.Archived, t.rowTime(r), facetsOf(r))
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, r := range rows {
+		n := row{name: render.EscapeName(r.ID), archived: r.Archived, updated: t.rowTime(r).Truncate(time.Microsecond), facets: facetsOf(r)}
+		t.rows[r.ID], t.ids[n.name] = n, r.ID
+	}
 	t.pend = pending{} // nothing is known to the kernel yet
 	// Nothing changed: the times are those of what is shown.
 	t.lists[0].mtime, t.lists[1].mtime, t.indexAt = t.made, t.made, t.made

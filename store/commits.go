@@ -40,6 +40,10 @@ func (sn *Snapshot) OpenCommits() (*Commits, error) {
 	return &Commits{id: sn.ID, r: r}, nil
 }
 
+// Forget drops what is kept of the objects that were read, for who keeps many
+// open.
+func (c *Commits) Forget() { c.r.Forget() }
+
 func (c *Commits) fail(ref string, err error) error {
 	if cause := contextCause(err); cause != nil {
 		return cause

@@ -97,6 +97,13 @@ func (o *objectReader) find(h plumbing.Hash, use func(plumbing.EncodedObject) er
 	return fmt.Errorf("object %s: %w: %w", h, ErrCorrupt, err)
 }
 
+// forget drops what is kept of decoded objects and of packs.
+func (o *objectReader) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dirs = nil
+}
+
 func (o *objectReader) lookUp(h plumbing.Hash) (plumbing.EncodedObject, error) {
 	var failed error
 	for _, d := range o.dirs {
@@ -115,7 +122,7 @@ func (o *objectReader) lookUp(h plumbing.Hash) (plumbing.EncodedObject, error) {
 }
 
 func (o *objectReader) open() {
-	shared := cache.NewObjectLRU(objectCacheSize)
+	shared := &objectCache{max: int64(objectCacheSize)}
 	for _, dir := range o.objectDirs() {
 		st := filesystem.NewStorageWithOptions(osfs.New(filepath.Dir(dir)), shared, filesystem.Options{})
 		o.dirs = append(o.dirs, &st.ObjectStorage)

@@ -61,6 +61,10 @@ func Open(dir string, opt Options) (*Repo, error) {
 	return r, nil
 }
 
+// Forget drops what the repository keeps of the objects that were read. The
+// next reading begins anew.
+func (r *Repo) Forget() { r.objects.forget() }
+
 func newRepo(work, git string, opt Options) (*Repo, error) {
 	r := &Repo{work: work, git: git, common: commonDir(opt.FS, git), opt: opt, fs: opt.FS}
 	fi, err := r.fs.Stat(git)
