@@ -30,7 +30,8 @@ type Config struct {
 	// AllowOther lets other users in, as far as owners and modes allow.
 	AllowOther bool
 	// Options are further mount options: nonempty, fsname=NAME, noexec,
-	// noatime, nosuid, nodev.
+	// noatime, nosuid, nodev, and handles, which keeps the handles of open
+	// files in a read-only mount that could do without.
 	Options []string
 	// SpoolDir is where writes are collected, outside store and mount; what
 	// could not be applied goes to the directory failed beside it. Required.
@@ -43,9 +44,6 @@ type Config struct {
 	// CommitTrees makes commits/ show directories, each the tree at a commit,
 	// in the place of texts.
 	CommitTrees bool
-	// Handles keeps the handles of open files in a read-only mount, which
-	// otherwise does without where it can.
-	Handles bool
 	// Debug logs every request at debug level.
 	Debug bool
 	// Version is shown in .sessionfs/version.
@@ -147,7 +145,7 @@ func start(ctx context.Context, cfg Config, point string, sp *spool.Spool) (*Mou
 // Where there may not be watches enough for all sessions it keeps its handles,
 // so that what nobody tells of is looked for at each open.
 func (t *tree) handleless(cfg Config) bool {
-	if !cfg.ReadOnly || !t.follows || cfg.Handles {
+	if !cfg.ReadOnly || !t.follows || slices.Contains(cfg.Options, "handles") {
 		return false
 	}
 	t.mu.Lock()
@@ -199,7 +197,7 @@ func (t *tree) options(cfg Config) fuse.MountOptions {
 	for _, o := range cfg.Options {
 		name, named := strings.CutPrefix(o, "fsname=")
 		switch {
-		case o == "nonempty", o == "":
+		case o == "nonempty", o == "handles", o == "":
 		case named:
 			opt.FsName = name
 		case o == "noatime" && os.Geteuid() == 0:

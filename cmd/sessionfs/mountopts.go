@@ -24,7 +24,7 @@ type mountOptions struct {
 }
 
 // passedOptions are -o words that are handed on to the mount as they are.
-var passedOptions = []string{"nosuid", "nodev", "noexec", "noatime"}
+var passedOptions = []string{"nosuid", "nodev", "noexec", "noatime", "handles"}
 
 // ignoredOptions are -o words that say what is so anyway, or that only
 // fstab(5) and mount(8) act on.
