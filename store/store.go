@@ -121,7 +121,7 @@ func newStore(opt Options) (*Store, error) {
 	if s.cache, err = lru.New[string, *session](capacity); err != nil {
 		return nil, err
 	}
-	s.git = gitrepo.Options{FS: s.fs, Now: s.now, Log: s.log}
+	s.git = gitrepo.Options{FS: s.fs, Now: s.now, Log: s.log, Compressors: gitrepo.NewCompressors()}
 	if opt.GitSync == "off" {
 		s.git.Sync = gitrepo.SyncOff
 	}

@@ -69,6 +69,8 @@ type Options struct {
 	// Env looks up HOME, XDG_CONFIG_HOME and Git's own variables that say
 	// where configuration lies; nil is os.Getenv.
 	Env func(string) string
+	// Compressors are shared by repositories; nil is a set of its own.
+	Compressors *Compressors
 }
 
 // Commit is one commit.
@@ -122,6 +124,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Env == nil {
 		o.Env = os.Getenv
+	}
+	if o.Compressors == nil {
+		o.Compressors = NewCompressors()
 	}
 	return o
 }

@@ -88,7 +88,11 @@ func (r *Repo) lock(ctx context.Context) (*gitLocks, error) {
 // symlink: this process may have rights that the repository's owner has not.
 // (A linked work tree's .git is a file and leads elsewhere by Git's own rule.)
 func (r *Repo) refuseLinks() error {
-	for _, dir := range []string{r.git, r.common} {
+	dirs := []string{r.git, r.common}
+	if r.git == r.common {
+		dirs = dirs[:1]
+	}
+	for _, dir := range dirs {
 		for _, name := range []string{recordName, "logs", "logs/refs", "logs/refs/heads", "refs", "refs/heads", "objects", "objects/pack", "objects/info"} {
 			fi, err := r.fs.Lstat(filepath.Join(dir, name))
 			if err == nil && fi.Mode()&fs.ModeSymlink != 0 {

@@ -46,9 +46,9 @@ const maxOpenObjects = 64
 const freshenAfter = 24 * time.Hour
 
 func (r *Repo) newObjectWriter() (*objectWriter, error) {
-	zw, ok := r.writers.Get().(*zlib.Writer)
-	if !ok {
-		return nil, errors.New("no compressor")
+	zw, err := r.opt.Compressors.get()
+	if err != nil {
+		return nil, err
 	}
 	return &objectWriter{r: r, sync: r.opt.Sync == SyncBatch, zw: zw, seen: map[plumbing.Hash]bool{}}, nil
 }
@@ -276,8 +276,7 @@ func (w *objectWriter) close() error {
 			}
 		}
 	}
-	w.zw.Reset(io.Discard)
-	w.r.writers.Put(w.zw)
+	w.r.opt.Compressors.put(w.zw)
 	w.pending = nil
 	return errors.Join(errs...)
 }

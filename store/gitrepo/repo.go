@@ -1,10 +1,8 @@
 package gitrepo
 
 import (
-	"compress/zlib"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,10 +12,6 @@ import (
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
-
-// compressLevel is zlib's fastest: node files are small, and trees, which are
-// most of the bytes, are hashes that do not compress.
-const compressLevel = zlib.BestSpeed
 
 // Repo is one repository. It keeps no state of it between calls but decoded
 // packs, so that what other processes do is seen at once. It is safe for
@@ -33,9 +27,7 @@ type Repo struct {
 	give     bool        // this process is somebody else
 	perm     fs.FileMode // permissions of git
 
-	objects objectReader
-	writers sync.Pool // of *zlib.Writer: making one costs 1 MB and 2 ms
-
+	objects  objectReader
 	commitMu sync.Mutex // one commit of this process at a time
 
 	problemsMu sync.Mutex
@@ -77,13 +69,6 @@ func newRepo(work, git string, opt Options) (*Repo, error) {
 		r.give = r.uid != os.Geteuid() || r.gid != os.Getegid()
 	}
 	r.objects = objectReader{fs: r.fs, common: r.common}
-	r.writers.New = func() any {
-		w, err := zlib.NewWriterLevel(io.Discard, compressLevel)
-		if err != nil {
-			return nil // never: the level is one of the package's own
-		}
-		return w
-	}
 	return r, nil
 }
 

@@ -7,8 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,6 +62,7 @@ type diskName struct {
 	key, name string
 	kind      uint32 // S_IFMT part, 0 when not known
 	gitlink   bool
+	seen      *unix.Stat_t // its lstat, where that was made ahead
 }
 
 // run scans the whole work tree.
@@ -159,7 +163,41 @@ func (s *scanner) names(d *dirScan, f *os.File) ([]diskName, error) {
 	}
 	slices.SortFunc(names, func(a, b diskName) int { return strings.Compare(a.key, b.key) })
 	s.readRules(d, hasIgnore, hasAttrs)
+	lookAhead(d.fd, names)
 	return names, nil
+}
+
+// manyNames is the number of names from which it pays to look at the files side
+// by side before they are compared one after the other.
+const manyNames = 256
+
+// lookAhead makes the lstat of the files of a large directory. One that differs
+// from the index is looked at again before it is stored.
+func lookAhead(fd int, names []diskName) {
+	if len(names) < manyNames {
+		return
+	}
+	stats := make([]unix.Stat_t, len(names))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	work := func() {
+		for {
+			to := int(next.Add(64))
+			if to-64 >= len(names) {
+				return
+			}
+			for i := to - 64; i < min(to, len(names)); i++ {
+				if names[i].kind == unix.S_IFREG && unix.Fstatat(fd, names[i].name, &stats[i], unix.AT_SYMLINK_NOFOLLOW) == nil {
+					names[i].seen = &stats[i]
+				}
+			}
+		}
+	}
+	for range min(runtime.GOMAXPROCS(0), 4) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
 }
 
 func kindOf(t os.FileMode) uint32 {

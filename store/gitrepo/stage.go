@@ -60,6 +60,10 @@ func (s *scanner) file(d *dirScan, n *diskName, path string, old []indexEntry) e
 	if len(old) == 0 && (d.onlyTracked || n.kind == unix.S_IFIFO || d.ignores.ignored(path, n.gitlink)) {
 		return nil
 	}
+	if n.seen != nil && e != nil && e.ext&flagIntentToAdd == 0 && s.unchanged(e, n.seen, n.gitlink) {
+		s.keep(e)
+		return nil
+	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		if errors.Is(err, unix.ENOENT) {
