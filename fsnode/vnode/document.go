@@ -177,12 +177,18 @@ func killed(ctx context.Context) bool {
 
 // dyingBySignal reads the last field of /proc/<pid>/stat, the exit code of a
 // task that is ending: the signal in its low seven bits. Flush comes for such
-// a process too. A task that cannot be read counts as alive.
+// a process too. A task that cannot be read counts as alive, and so does one
+// that has its memory: in the middle of an exec, which closes files, its stat
+// would wait for the very answer that is being made.
 func dyingBySignal(pid uint32) bool {
 	if pid == 0 {
 		return false
 	}
-	b, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/stat")
+	dir := "/proc/" + strconv.FormatUint(uint64(pid), 10)
+	if b, err := os.ReadFile(dir + "/status"); err != nil || bytes.Contains(b, []byte("\nVmSize:")) {
+		return false
+	}
+	b, err := os.ReadFile(dir + "/stat")
 	if err != nil {
 		return false
 	}
