@@ -19,7 +19,7 @@ import (
 // bench is a tree without a mount, on a real store in a temporary directory:
 // requests are sent to it as the kernel would.
 type bench struct {
-	t    *testing.T
+	t    testing.TB
 	tree *tree
 	st   *store.Store
 	fs   fuse.RawFileSystem
@@ -42,7 +42,7 @@ func (f *faulty) SetHead(ctx context.Context, id string, ref store.Ref, mv store
 	return f.Store.SetHead(ctx, id, ref, mv)
 }
 
-func newBench(t *testing.T, wrap func(*store.Store) Store) *bench {
+func newBench(t testing.TB, wrap func(*store.Store) Store) *bench {
 	t.Helper()
 	dir := t.TempDir()
 	st, err := store.Open(context.Background(), store.Options{Root: filepath.Join(dir, "store"), Create: true, Watch: true, GitSync: "off"})
