@@ -372,6 +372,7 @@ func BenchmarkBranchAgain(b *testing.B) {
 		_, err = sn.Branch()
 		must(b, err)
 	}
+	read(b)
 	b.Run("again", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
