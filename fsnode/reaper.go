@@ -7,7 +7,7 @@ import (
 
 // reapAfter is how long a session's state is kept after the kernel has let go
 // of it. By then no lookup that was under way can still hand it out.
-const reapAfter = 30 * time.Second
+const reapAfter = 6 * time.Second
 
 // reaper releases the sessions that the kernel has forgotten.
 type reaper struct {
