@@ -55,7 +55,7 @@ func (s *suite) mount(store string, flags ...string) (*daemon, error) {
 	d := &daemon{dir: dir, state: state, exited: make(chan struct{})}
 	args := append([]string{"--store", store, "mount", "--metrics-addr", "127.0.0.1:0", "--pprof"}, flags...)
 	d.cmd = exec.Command(s.bin, append(args, dir)...)
-	d.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state)
+	d.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state, "XDG_CACHE_HOME="+filepath.Join(state, "cache"))
 	d.cmd.Stderr = &d.stderr
 	// In a group of its own, so that ^C reaches it through us, in our order;
 	// should we be killed, it unmounts.
