@@ -209,7 +209,7 @@ func onScreen(t *testing.T, argv ...string) *screen {
 	}
 	s := &screen{t: t, done: make(chan error, 1)}
 	s.cmd = exec.Command("script", "-qfec", "stty cols 100 rows 30; exec "+strings.Join(quoted, " "), "/dev/null")
-	s.cmd.Env = append(harness.Environ(t.TempDir()), "TERM=xterm")
+	s.cmd.Env = append(harness.Environ(t.TempDir()), "TERM=xterm", "TMPDIR="+ownTemp(t))
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	var err error
@@ -222,6 +222,23 @@ func onScreen(t *testing.T, argv ...string) *screen {
 	go func() { s.done <- s.cmd.Wait() }()
 	t.Cleanup(func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
 	return s
+}
+
+// ownTemp is a directory for temporary files of a program that may leave a
+// process behind for a while, as emacs' background compiler is one.
+func ownTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "editor-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var err error
+		if !harness.Wait(harness.Slow(5*time.Second), func() bool { err = os.RemoveAll(dir); return err == nil }) {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // Write takes what the program shows.
