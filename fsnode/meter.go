@@ -179,6 +179,7 @@ func (f metered) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirE
 
 func (f metered) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	defer f.timed("readdirplus", time.Now())
+	f.m.tidier.requests.Add(100) // it looks up about as many names
 	return f.RawFileSystem.ReadDirPlus(cancel, in, out)
 }
 
