@@ -119,7 +119,11 @@ type countingDir struct {
 }
 
 func (d countingDir) ReadInto(name string, buf []byte) ([]byte, error) {
-	d.c.read.Add(1)
+	if filepath.Base(name) == "meta.json" {
+		d.c.opened.Add(1)
+	} else {
+		d.c.read.Add(1)
+	}
 	return d.Dir.ReadInto(name, buf)
 }
 

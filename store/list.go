@@ -1,16 +1,15 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sessionfs/sessionfs/dag/render"
 	"github.com/sessionfs/sessionfs/store/filelock"
-	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 	"github.com/sessionfs/sessionfs/store/layout"
 	"github.com/sessionfs/sessionfs/store/nodefile"
@@ -18,8 +17,14 @@ import (
 )
 
 // flushDelay is how long a change of the registry may wait to be written: the
-// change itself is durable in meta.json by then (docs/store-format.md).
-const flushDelay = time.Second
+// change itself is durable in meta.json by then (docs/store-format.md). The
+// registry is written whole, so where one write takes long, the next waits
+// flushRest times as long, and never longer than maxFlushDelay.
+const (
+	flushDelay    = time.Second
+	flushRest     = 10
+	maxFlushDelay = 5 * time.Second
+)
 
 // listing is the list of sessions: the registry (index.json) joined with what
 // is on disk. What is on disk decides what is listed, and meta.json wins over
@@ -33,12 +38,16 @@ type listing struct {
 	reg   *registry.Registry
 	state registry.State
 	metas map[string]metaRow // by directory; replaced, or added to by the watcher
-	read  int                // meta.json files read since the cache was written
+	read  atomic.Int64       // meta.json files read since the cache was written
 	// cached is the number of sessions that the cache holds.
 	cached int
 	shown  map[string]shownRow
-	timer  *time.Timer
-	done   bool // closed: every change is written at once
+	// scanned is what the rows of the last scan were made from.
+	scanned registry.Version
+	kept    *keptRows
+	wrote   time.Duration // how long the last write of the registry took
+	timer   *time.Timer
+	done    bool // closed: every change is written at once
 }
 
 // metaRow is what a listing needs of a meta.json, kept while the file stays
@@ -56,15 +65,6 @@ type metaRow struct {
 type shownRow struct {
 	archived bool
 	json     string
-}
-
-// listed is one session of the list.
-type listed struct {
-	place layout.Place
-	row   *jsonedit.Object
-	// lagged: meta.json had other values than the registry.
-	lagged  bool
-	updated float64 // updated_at, when the list is sorted by it
 }
 
 func openListing(s *Store) (*listing, error) {
@@ -89,19 +89,14 @@ func registryField(key string) bool { return registry.IsField(key) }
 // load brings the registry up to what is on disk: sessions that it lacks get
 // a row, and rows that lag behind meta.json catch up. Read-only, the rows live
 // in memory alone.
-func (l *listing) load(ctx context.Context) error {
-	if l.s.opt.ReadOnly && l.s.watch == nil && l.state == registry.Loaded {
-		// Nobody is told what changes, so nothing needs to be known before
-		// somebody asks for the list.
-		l.s.opt.Progress = nil
-		return nil
-	}
-	rows, err := l.scan(ctx)
+//
+// Places are those of all sessions, as they have just been discovered.
+func (l *listing) load(ctx context.Context, places []layout.Place) ([]listed, error) {
+	rows, err := l.scanPlaces(ctx, places)
 	l.s.opt.Progress = nil // of Open alone: nothing else runs yet
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l.saveCache()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shown = make(map[string]shownRow, len(rows))
@@ -109,7 +104,8 @@ func (l *listing) load(ctx context.Context) error {
 		l.shown[r.place.ID] = l.shownLocked(r)
 		l.catchUpLocked(r)
 	}
-	return nil
+	l.keepLocked(rows)
+	return rows, nil
 }
 
 // catchUpLocked brings the registry's row up to meta.json, which wins: a crash
@@ -138,170 +134,6 @@ func (l *listing) catchUpLocked(r listed) {
 
 func (l *listing) shownLocked(r listed) shownRow {
 	return shownRow{archived: r.row.Truthy("archived"), json: string(r.row.Bytes())}
-}
-
-// scan lists what is on disk, in the registry's order and then in that of
-// discovery, archived sessions included.
-func (l *listing) scan(ctx context.Context) ([]listed, error) {
-	places, err := l.s.layout.Discover()
-	if err != nil {
-		return nil, &Error{Code: Corrupt, Op: "list sessions", Err: err}
-	}
-	byID := make(map[string]layout.Place, len(places))
-	metas := make(map[string]metaRow, len(places))
-	rows, err := l.readMetas(ctx, places)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range places {
-		if p.Deleted {
-			continue
-		}
-		byID[p.ID] = p
-		metas[p.Dir] = rows[i]
-	}
-	l.adopt(places, byID, metas)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.metas = metas
-	out := make([]listed, 0, len(byID))
-	for id, row := range l.reg.Rows() {
-		p, ok := byID[id]
-		if !ok {
-			continue
-		}
-		lagged := overlay(row, metas[p.Dir], p)
-		out = append(out, listed{place: p, row: row, lagged: lagged})
-	}
-	return out, nil
-}
-
-// readMetas reads what a listing needs of all sessions' meta.json, side by
-// side.
-func (l *listing) readMetas(ctx context.Context, places []layout.Place) ([]metaRow, error) {
-	lstat := l.lstat
-	if d, err := l.s.fs.OpenDir(l.s.root); err == nil {
-		defer d.Close()
-		lstat = func(p layout.Place) (disk.Stat, error) {
-			if filepath.Dir(p.Dir) == l.s.root {
-				return d.Lstat(filepath.Base(p.Dir) + "/" + metaFile)
-			}
-			return l.lstat(p)
-		}
-	}
-	rows := make([]metaRow, len(places))
-	layout.SideBySide(len(places), func(i int) {
-		if ctx.Err() == nil {
-			rows[i] = l.metaBy(places[i], lstat)
-		}
-	})
-	return rows, ctx.Err()
-}
-
-// lstat is lstat of a session's meta.json.
-func (l *listing) lstat(p layout.Place) (disk.Stat, error) {
-	fi, err := l.s.fs.Lstat(filepath.Join(p.Dir, metaFile))
-	if err != nil {
-		return disk.Stat{}, err
-	}
-	return disk.StatOf(fi), nil
-}
-
-// meta reads what a listing needs of a session's meta.json, unless it is
-// known already.
-func (l *listing) meta(p layout.Place) metaRow { return l.metaBy(p, l.lstat) }
-
-func (l *listing) metaBy(p layout.Place, lstat func(p layout.Place) (disk.Stat, error)) metaRow {
-	if p.Symlink || p.Unreachable {
-		return metaRow{}
-	}
-	began := time.Now()
-	fi, err := lstat(p)
-	if err != nil || !fi.Mode.IsRegular() {
-		return metaRow{}
-	}
-	st := stampOfStat(fi)
-	l.mu.Lock()
-	old, ok := l.metas[p.Dir]
-	l.mu.Unlock()
-	if ok && old.stamp == st && old.settled {
-		return old
-	}
-	m := l.s.readMeta(p)
-	row := metaRow{stamp: st, settled: st.settled(began), mtime: epoch(st.time())}
-	l.mu.Lock()
-	l.read++
-	l.mu.Unlock()
-	if failedRead(m.err) {
-		row.stamp, row.settled = stamp{}, false // it may be read the next time
-	}
-	if m.err != nil || m.missing {
-		return row
-	}
-	if id := m.obj.Str("id"); id != "" && id != p.ID {
-		return row
-	}
-	row.trusted = true
-	for _, k := range registry.Fields {
-		raw, ok := m.obj.Get(k)
-		if k == "created_at" && !jsonedit.Truthy(raw) {
-			continue // meta.json does not know it (reference 8.2)
-		}
-		if ok && k != "id" && k != "preview" {
-			row.fields = append(row.fields, KV{k, bytes.Clone(raw)})
-		}
-	}
-	return row
-}
-
-// overlay puts meta.json's values over a row, which is a copy of the caller's.
-// Mostly they are there already: an edit copies the whole row. It reports
-// whether any was not. A session that cannot be changed keeps a dead run's
-// status in meta.json; then the row alone says how it ended. A session goes by
-// its directory's name, whatever a row says.
-func overlay(row *jsonedit.Object, m metaRow, p layout.Place) (lagged bool) {
-	if row.Str("id") != p.ID {
-		row.Set("id", jsonedit.EncodeString(p.ID))
-		lagged = true
-	}
-	for _, f := range m.fields {
-		if raw, ok := row.Get(f.Key); ok && bytes.Equal(raw, f.Raw) {
-			continue
-		}
-		if status, _ := jsonedit.String(f.Raw); f.Key == "status" && !p.Openable && ended(status) != "" && ended(status) == row.Str("status") {
-			continue
-		}
-		row.Set(f.Key, f.Raw)
-		lagged = true
-	}
-	return lagged
-}
-
-// adopt gives a row to every session on disk that the registry lacks.
-func (l *listing) adopt(places []layout.Place, byID map[string]layout.Place, metas map[string]metaRow) {
-	var strangers []layout.Place
-	l.mu.Lock()
-	for _, p := range places {
-		if p.Deleted || byID[p.ID].Dir != p.Dir || p.Unreachable {
-			continue
-		}
-		if !l.reg.Has(p.ID) {
-			strangers = append(strangers, p)
-		}
-	}
-	l.mu.Unlock()
-	for i, p := range strangers {
-		row := l.newRow(p, metas[p.Dir])
-		l.mu.Lock()
-		if !l.reg.Has(p.ID) {
-			l.reg.SetRow(p.ID, row)
-			l.flushSoonLocked()
-		}
-		l.mu.Unlock()
-		if l.s.opt.Progress != nil {
-			l.s.opt.Progress(i+1, len(strangers))
-		}
-	}
 }
 
 // newRow makes a row from what is on disk (reference 8.2).
@@ -400,7 +232,7 @@ func (l *listing) removeKnown(id string) {
 func (l *listing) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.metas = map[string]metaRow{}
+	l.metas, l.kept = map[string]metaRow{}, nil
 }
 
 // flushSoonLocked starts the timer that writes the registry; a timer that
@@ -411,11 +243,16 @@ func (l *listing) flushSoonLocked() {
 	if l.s.opt.ReadOnly || l.timer != nil || l.done {
 		return
 	}
-	l.timer = time.AfterFunc(flushDelay, func() {
+	l.timer = time.AfterFunc(flushAfter(l.wrote), func() {
 		if err := l.flush(context.Background()); err != nil {
 			l.s.log.Warn("write registry", "err", err)
 		}
 	})
+}
+
+// flushAfter is how long a change waits when the last write took so long.
+func flushAfter(wrote time.Duration) time.Duration {
+	return min(max(flushDelay, flushRest*wrote), maxFlushDelay)
 }
 
 // flush writes the registry when something in it changed.
@@ -440,9 +277,12 @@ func (l *listing) flush(ctx context.Context) error {
 		return l.s.lockError("write registry", "", err)
 	}
 	defer lock.Unlock()
+	began := time.Now()
+	err = l.reg.Flush(ctx) // without mu: nobody waits for the disk to see the list
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.reg.Flush(ctx); err != nil {
+	l.wrote = time.Since(began)
+	l.mu.Unlock()
+	if err != nil {
 		return &Error{Code: diskCode(err), Op: "write registry", Ref: "index.json", Err: err}
 	}
 	return nil
@@ -458,17 +298,20 @@ func (l *listing) close(ctx context.Context) error {
 // rescan compares the list with what the observers were told last, and tells
 // them what another process changed. It is called by the watcher.
 func (s *Store) rescan(ctx context.Context) {
+	if s.watch != nil {
+		s.watch.followParents()
+	}
 	rows, err := s.list.scan(ctx)
 	if err != nil {
 		s.log.Warn("list sessions", "err", err)
 		return
 	}
 	for _, c := range s.list.diff(rows) {
-		if s.watch != nil && c.Listing {
-			s.watch.followRoot()
-		}
 		s.swapped(c)
 		s.publish(ctx, &c)
+	}
+	if s.watch != nil {
+		s.watch.follow(ctx, rows)
 	}
 }
 

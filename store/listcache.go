@@ -87,10 +87,11 @@ func (l *listing) saveCache() {
 	path := l.s.cachePath("list")
 	l.mu.Lock()
 	n := len(l.metas)
-	due := path != "" && n >= cacheListFrom && (l.read >= cacheListAfter || l.cached < n-cacheListAfter)
+	due := path != "" && n >= cacheListFrom && (l.read.Load() >= cacheListAfter || l.cached < n-cacheListAfter)
 	var metas map[string]metaRow
 	if due {
-		l.read, l.cached = 0, n
+		l.read.Store(0)
+		l.cached = n
 		metas = maps.Clone(l.metas)
 	}
 	l.mu.Unlock()

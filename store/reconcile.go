@@ -24,20 +24,39 @@ const recentChange = 10 * time.Minute
 // meta.json and in the registry (reference 8.3; the requirement texts over the
 // peer's "idle"), and "cancelling" "cancelled". The replies are another pass's
 // business (attend), except for those of a run of ours that is known to be dead.
-func (s *Store) reconcile(ctx context.Context) {
-	rows, err := s.list.scan(ctx)
-	if err != nil {
-		s.log.Warn("reconcile runs", "err", err)
-		return
-	}
+// Rows are those of all sessions.
+func (s *Store) reconcile(ctx context.Context, rows []listed) {
+	taken := s.takenLeases()
 	for _, r := range rows {
 		// A lease that names a run may be all that a crash left of it.
-		if ended(r.row.Str("status")) == "" && !leaseTaken(s.fs, s.layout.RunLockPath(r.place.ID)) {
+		if ended(r.row.Str("status")) == "" && !taken(r.place.ID) {
 			continue
 		}
 		if err := s.reconcileOne(ctx, r.place.ID); err != nil {
 			s.log.Warn("reconcile run", "session", r.place.ID, "err", err)
 		}
+	}
+}
+
+// takenLeases tells of each session whether its lease names a run of ours. The
+// directory of the locks is read once: most sessions have no lease there.
+func (s *Store) takenLeases() func(id string) bool {
+	entries, err := s.fs.ReadDir(filepath.Dir(s.layout.RunLockPath("x")))
+	if errors.Is(err, fs.ErrNotExist) {
+		return func(string) bool { return false }
+	}
+	if err != nil {
+		return func(id string) bool { return leaseTaken(s.fs, s.layout.RunLockPath(id)) }
+	}
+	there := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			there[e.Name()] = true
+		}
+	}
+	return func(id string) bool {
+		path := s.layout.RunLockPath(id)
+		return there[filepath.Base(path)] && leaseTaken(s.fs, path)
 	}
 }
 
@@ -287,12 +306,8 @@ func (t *tx) sweepNode(n dag.Node) error {
 
 // restoreHistories brings back the history of sessions that lost it and have
 // it in Git: files are written back, none is overwritten, and the session's
-// problems say so.
-func (s *Store) restoreHistories(ctx context.Context) {
-	places, err := s.layout.Discover()
-	if err != nil {
-		return
-	}
+// problems say so. It reports whether it may have changed any.
+func (s *Store) restoreHistories(ctx context.Context, places []layout.Place) (changed bool) {
 	for _, p := range places {
 		if p.Symlink || p.Legacy || p.Deleted || p.Unreachable || p.Openable {
 			continue
@@ -300,10 +315,12 @@ func (s *Store) restoreHistories(ctx context.Context) {
 		if _, err := s.fs.Lstat(filepath.Join(p.Dir, historyDir)); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		changed = true
 		if err := s.restoreHistory(ctx, p); err != nil {
 			s.log.Warn("restore history from Git", "session", p.ID, "err", err)
 		}
 	}
+	return changed
 }
 
 func (s *Store) restoreHistory(ctx context.Context, p layout.Place) error {

@@ -32,6 +32,7 @@ import (
 	"github.com/sessionfs/sessionfs/store/gitrepo"
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/layout"
+	"github.com/sessionfs/sessionfs/store/registry"
 )
 
 // Store is the sessions of one root. It is safe for concurrent use.
@@ -179,30 +180,56 @@ func (s *Store) start(ctx context.Context) error {
 	if s.list, err = openListing(s); err != nil {
 		return err
 	}
+	if s.opt.ReadOnly && s.watch == nil && s.list.state == registry.Loaded {
+		// Nobody is told what changes, so nothing needs to be known before
+		// somebody asks for the list.
+		s.opt.Progress = nil
+		return nil
+	}
+	rows, err := s.startList(ctx)
 	if s.watch != nil {
-		// What changes from here on is looked at when there is a list to
-		// compare it with.
-		defer s.watch.start()
+		// What changed since newWatcher is looked at now that there is a list
+		// to compare it with.
+		s.watch.start(rows)
 	}
-	if s.opt.ReadOnly {
-		return s.list.load(ctx)
+	return err
+}
+
+// startList loads the list, after what a crash left has been put right where
+// that may be written. All sessions are looked for once, or twice when that
+// changed where they are.
+func (s *Store) startList(ctx context.Context) ([]listed, error) {
+	if !s.opt.ReadOnly {
+		s.finishDeletes(ctx)
+		s.clearHolds(ctx)
 	}
-	s.finishDeletes(ctx)
-	s.clearHolds(ctx)
-	s.restoreHistories(ctx)
-	if s.opt.Sweep {
-		s.sweepShells(ctx)
+	places, err := s.discover()
+	if err != nil {
+		return nil, err
 	}
-	if err := s.list.load(ctx); err != nil {
-		return err
+	if !s.opt.ReadOnly {
+		changed := s.restoreHistories(ctx, places)
+		if s.opt.Sweep && s.sweepShells(ctx, places) || changed {
+			if places, err = s.discover(); err != nil {
+				return nil, err
+			}
+		}
 	}
-	if s.opt.Sweep {
-		s.dropGhosts(ctx)
+	rows, err := s.list.load(ctx, places)
+	if err != nil {
+		return nil, err
 	}
-	if s.opt.Reconcile != ReconcileNever {
-		s.reconcile(ctx)
+	if !s.opt.ReadOnly {
+		if s.opt.Sweep {
+			s.dropGhosts(ctx)
+		}
+		if s.opt.Reconcile != ReconcileNever {
+			s.reconcile(ctx, rows)
+		}
+		err = s.list.flush(ctx)
 	}
-	return s.list.flush(ctx)
+	s.list.saveCache()
+	return rows, err
 }
 
 // Close ends the runs of this process, commits what waits for a commit,

@@ -19,13 +19,8 @@ const shellAge = time.Hour
 // sweepShells removes sessions that never came to be: no history/, nothing in
 // Git's newest tree, nothing in workdir/, older than an hour, not archived, at
 // the default place. The peer removes more; a session with anything in it is
-// never removed here.
-func (s *Store) sweepShells(ctx context.Context) {
-	places, err := s.layout.Discover()
-	if err != nil {
-		s.log.Warn("sweep empty sessions", "err", err)
-		return
-	}
+// never removed here. It reports whether it may have removed one.
+func (s *Store) sweepShells(ctx context.Context, places []layout.Place) (changed bool) {
 	for _, p := range places {
 		if p.Symlink || p.Legacy || p.Deleted || p.Openable || p.Dir != filepath.Join(s.root, p.ID) {
 			continue
@@ -33,10 +28,12 @@ func (s *Store) sweepShells(ctx context.Context) {
 		if !s.isShell(ctx, p) {
 			continue
 		}
+		changed = true
 		if err := s.sweep(ctx, p); err != nil {
 			s.log.Warn("sweep empty session", "session", p.ID, "err", err)
 		}
 	}
+	return changed
 }
 
 // isShell reports whether nothing was ever put into a session.
@@ -101,29 +98,30 @@ func (s *Store) sweep(ctx context.Context, p layout.Place) error {
 // older version may have left (reference 8.5: in the default place and older
 // than an hour, not archived, not recorded elsewhere and not on the move).
 func (s *Store) dropGhosts(ctx context.Context) {
-	type ghost struct {
-		id  string
-		row *jsonedit.Object
-	}
-	var ghosts []ghost
+	var ghosts []string
 	s.list.mu.Lock()
-	for id, row := range s.list.reg.Rows() {
+	rows := s.list.reg.View()
+	for id := range rows.IDs() {
 		if _, there := s.list.shown[id]; !there {
-			ghosts = append(ghosts, ghost{id, row})
+			ghosts = append(ghosts, id)
 		}
 	}
 	s.list.mu.Unlock()
-	for _, g := range ghosts {
-		created, _ := g.row.Float("created_at")
-		if g.row.Truthy("archived") || epoch(s.now())-created <= shellAge.Seconds() || s.moving(g.id) {
+	for _, id := range ghosts {
+		row, ok := rows.Row(id)
+		if !ok {
 			continue
 		}
-		p, err := s.layout.Resolve(g.id)
+		created, _ := row.Float("created_at")
+		if row.Truthy("archived") || epoch(s.now())-created <= shellAge.Seconds() || s.moving(id) {
+			continue
+		}
+		p, err := s.layout.Resolve(id)
 		if err != nil || p.Deleted || p.Present || p.Symlink || p.Unreachable || p.Recorded || p.Project != "" || ctx.Err() != nil {
 			continue
 		}
-		s.log.Info("the registry listed a session that is nowhere", "session", g.id)
-		s.list.remove(g.id)
+		s.log.Info("the registry listed a session that is nowhere", "session", id)
+		s.list.remove(id)
 	}
 }
 

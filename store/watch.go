@@ -29,9 +29,11 @@ type watcher struct {
 	s  *Store
 	fw *fsnotify.Watcher
 
+	addMu sync.Mutex // one watch is set at a time; taken before mu
+
 	mu       sync.Mutex          // leaf
 	refs     map[string]int      // pins of a session's history/ watch
-	dirs     map[string]string   // watched directory -> session id
+	dirs     map[string]watched  // by directory
 	hints    map[string][]string // session -> files that events named since
 	busy     map[string]bool     // a session's refresh is running or queued
 	rootBusy bool
@@ -39,6 +41,13 @@ type watcher struct {
 	closed   bool
 
 	done sync.WaitGroup
+}
+
+// watched is a directory with a watch of ours.
+type watched struct {
+	id string // of its session
+	// checked: what changed before the watch was on has been looked for.
+	checked bool
 }
 
 // newWatcher watches the root; nil when the system has no inotify
@@ -55,62 +64,9 @@ func newWatcher(s *Store) *watcher {
 		s.log.Warn("changes by other processes are not followed", "err", err)
 		return nil
 	}
-	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]string{}, hints: map[string][]string{}, busy: map[string]bool{}}
-	w.followRoot()
+	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{}}
+	w.followParents()
 	return w
-}
-
-// start begins to follow the events, those since newWatcher first.
-func (w *watcher) start() {
-	w.done.Add(1)
-	go w.loop()
-}
-
-// followRoot watches the directories in which sessions come and go, and the
-// session directories themselves.
-func (w *watcher) followRoot() {
-	projects := filepath.Join(w.s.root, "projects")
-	if fi, err := w.s.fs.Lstat(projects); err == nil && fi.IsDir() {
-		_ = w.fw.Add(projects)
-		entries, _ := w.s.fs.ReadDir(projects)
-		for _, e := range entries {
-			if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-				_ = w.fw.Add(filepath.Join(projects, e.Name()))
-			}
-		}
-	}
-	places, err := w.s.layout.Discover()
-	if err != nil {
-		return
-	}
-	for i, p := range places {
-		if i >= watchedSessions {
-			break
-		}
-		if !p.Symlink && !p.Unreachable && p.Present {
-			w.watchDir(p.Dir, p.ID)
-		}
-	}
-}
-
-// watchDir watches one directory of a session; false when no watch is left.
-func (w *watcher) watchDir(dir, id string) bool {
-	w.mu.Lock()
-	_, known := w.dirs[dir]
-	if !known {
-		w.dirs[dir] = id
-	}
-	w.mu.Unlock()
-	if known {
-		return true
-	}
-	if err := w.fw.Add(dir); err != nil {
-		w.mu.Lock()
-		delete(w.dirs, dir)
-		w.mu.Unlock()
-		return false
-	}
-	return true
 }
 
 // addSession watches a session and its history; false when that is not
@@ -119,7 +75,7 @@ func (w *watcher) addSession(id, dir string) bool {
 	if fi, err := w.s.fs.Lstat(dir); err != nil || !fi.IsDir() {
 		return false // a symlinked session is not followed
 	}
-	if !w.watchDir(dir, id) {
+	if w.watchDir(dir, id) != nil {
 		return false
 	}
 	w.mu.Lock()
@@ -129,7 +85,7 @@ func (w *watcher) addSession(id, dir string) bool {
 	if _, err := w.s.fs.Lstat(history); err != nil {
 		return true // its coming is an event of dir
 	}
-	if !w.watchDir(history, id) || !w.watchRefs(id, dir) {
+	if w.watchDir(history, id) != nil || !w.watchRefs(id, dir) {
 		w.dropSession(id)
 		return false
 	}
@@ -153,7 +109,7 @@ func (w *watcher) watchRefs(id, dir string) bool {
 		}
 	}
 	for _, d := range dirs {
-		if fi, err := w.s.fs.Lstat(d); err == nil && fi.IsDir() && !w.watchDir(d, id) {
+		if fi, err := w.s.fs.Lstat(d); err == nil && fi.IsDir() && w.watchDir(d, id) != nil {
 			return false
 		}
 	}
@@ -180,8 +136,8 @@ func (w *watcher) dropSession(id string) {
 	var unwatch []string
 	if w.refs[id] <= 0 {
 		delete(w.refs, id)
-		for dir, owner := range w.dirs {
-			if owner == id && (filepath.Base(dir) == historyDir || inGit(dir+"/")) {
+		for dir, of := range w.dirs {
+			if of.id == id && (filepath.Base(dir) == historyDir || inGit(dir+"/")) {
 				unwatch = append(unwatch, dir)
 				delete(w.dirs, dir)
 			}
@@ -235,10 +191,11 @@ func (w *watcher) event(ev fsnotify.Event) {
 	dir, name := filepath.Split(ev.Name)
 	dir = filepath.Clean(dir)
 	w.mu.Lock()
-	id, inSession := w.dirs[dir]
+	of, inSession := w.dirs[dir]
+	id := of.id
 	if self, ok := w.dirs[ev.Name]; ok && ev.Op&(fsnotify.Remove|fsnotify.Rename) != 0 {
 		delete(w.dirs, ev.Name) // the watched directory itself went away
-		id, inSession = self, true
+		id, inSession = self.id, true
 	}
 	w.mu.Unlock()
 	if !inSession {
@@ -397,10 +354,10 @@ func (w *watcher) rewatch(id string, place layout.Place) {
 	if !pinned {
 		return
 	}
-	w.watchDir(place.Dir, id)
+	_ = w.watchDir(place.Dir, id)
 	history := filepath.Join(place.Dir, historyDir)
 	if fi, err := os.Lstat(history); err == nil && fi.IsDir() {
-		w.watchDir(history, id)
+		_ = w.watchDir(history, id)
 	}
 	w.watchRefs(id, place.Dir)
 }

@@ -79,15 +79,18 @@ func (l *Layout) Seed(dirs map[string]disk.Stat) {
 	}
 }
 
-// lstatFunc is lstat of a directory that is to be looked at.
-type lstatFunc func(dir string) (disk.Stat, error)
+// lstatFunc is lstat of a name in a directory that is to be looked at, of the
+// directory itself when the name is "".
+type lstatFunc func(name string) (disk.Stat, error)
 
-func (l *Layout) lstat(dir string) (disk.Stat, error) {
-	fi, err := l.fs.Lstat(dir)
-	if err != nil {
-		return disk.Stat{}, err
+func (l *Layout) lstatIn(dir string) lstatFunc {
+	return func(name string) (disk.Stat, error) {
+		fi, err := l.fs.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			return disk.Stat{}, err
+		}
+		return disk.StatOf(fi), nil
 	}
-	return disk.StatOf(fi), nil
 }
 
 // manyDirs is the number of directories from which it pays to look at them side
@@ -107,7 +110,13 @@ func (l *Layout) inspectAll(ids []string) map[string]Place {
 	defer d.Close()
 	places := make([]Place, len(ids))
 	SideBySide(len(ids), func(i int) {
-		places[i] = l.inspectBy(ids[i], filepath.Join(l.root, ids[i]), func(string) (disk.Stat, error) { return d.Lstat(ids[i]) })
+		id := ids[i]
+		places[i] = l.inspectBy(id, l.DefaultDir(id), func(name string) (disk.Stat, error) {
+			if name == "" {
+				return d.Lstat(id)
+			}
+			return d.Lstat(id + "/" + name)
+		})
 	})
 	byDir := make(map[string]Place, len(places))
 	for _, p := range places {

@@ -178,20 +178,25 @@ func (l *Layout) bind(v view, p Place) Place {
 }
 
 // inspect looks at one directory.
-func (l *Layout) inspect(id, dir string) Place { return l.inspectBy(id, dir, l.lstat) }
+func (l *Layout) inspect(id, dir string) Place { return l.inspectBy(id, dir, l.lstatIn(dir)) }
 
 // inspectBy is inspect with a lstat that may be cheaper. A directory that is as
 // it was when it was looked at last is not looked into again.
 func (l *Layout) inspectBy(id, dir string, lstat lstatFunc) Place {
 	p := Place{ID: id, Dir: dir, Legacy: l.isLegacy(dir, id)}
 	began := time.Now()
-	st, err := lstat(dir)
+	st, err := lstat("")
 	if err != nil {
 		p.Unreachable = !absent(err)
 		return p
 	}
 	if l.looks.same(dir, st) {
 		p.Present, p.Openable = true, true
+		return p
+	}
+	if st.Mode.IsDir() && openable(lstat) {
+		p.Present, p.Openable = true, true
+		l.looks.note(dir, st, began)
 		return p
 	}
 	p.Symlink = st.Mode&fs.ModeSymlink != 0
@@ -213,6 +218,17 @@ func (l *Layout) inspectBy(id, dir string, lstat lstatFunc) Place {
 	_, err = l.fs.Stat(filepath.Join(dir, historyName, gitName))
 	p.HistoryRepo = err == nil
 	return p
+}
+
+// openable reports whether a directory holds what most sessions do: history/ and
+// .git, neither of them a symlink. All else takes a closer look.
+func openable(lstat lstatFunc) bool {
+	history, err := lstat(historyName)
+	if err != nil || !history.Mode.IsDir() {
+		return false
+	}
+	git, err := lstat(gitName)
+	return err == nil && git.Mode&fs.ModeSymlink == 0
 }
 
 // linked reports whether a name is a symlink: nothing of a session is read or

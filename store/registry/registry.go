@@ -33,7 +33,8 @@ type Registry struct {
 	mu      sync.Mutex
 	base    *file              // the file as last read or written
 	pending map[string]*change // by id, not yet in the file
-	seq     int                // of the last change
+	seq     int                // of the last new row
+	gen     int                // counts the changes
 }
 
 // change is what is to become of one row. It is immutable: another Put of the
@@ -110,20 +111,59 @@ func rowOf(base *file, c *change, id string) (*jsonedit.Object, bool) {
 	return row, err == nil // what is no object is no row
 }
 
+// View is the registry as it was at one moment. It is safe for concurrent use.
+type View struct {
+	base    *file
+	pending map[string]*change
+	gen     int
+}
+
+// Version tells one content of a registry from another: two views with equal
+// versions have the same rows. Versions are compared with ==.
+type Version struct {
+	base *file
+	gen  int
+}
+
+// View returns the registry as it is now.
+func (r *Registry) View() View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return View{base: r.base, pending: maps.Clone(r.pending), gen: r.gen}
+}
+
+// Version returns the version of what the view shows.
+func (v View) Version() Version { return Version{base: v.base, gen: v.gen} }
+
+// Row returns a copy of a session's row.
+func (v View) Row(id string) (*jsonedit.Object, bool) { return rowOf(v.base, v.pending[id], id) }
+
+// IDs yields the ids of all rows in file order, new ones last. Of some it may
+// turn out that their row is no object; then Row has none.
+func (v View) IDs() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		one := func(id string) bool {
+			c := v.pending[id]
+			return c != nil && c.row == nil || yield(id)
+		}
+		if !v.base.ids(one) {
+			return
+		}
+		for _, id := range newRows(v.base, v.pending) {
+			if !one(id) {
+				return
+			}
+		}
+	}
+}
+
 // Rows yields copies of all rows in file order, new ones last. It is a view of
 // the moment it starts.
 func (r *Registry) Rows() iter.Seq2[string, *jsonedit.Object] {
 	return func(yield func(string, *jsonedit.Object) bool) {
-		base, pending := r.snapshot()
-		one := func(id string) bool {
-			row, ok := rowOf(base, pending[id], id)
-			return !ok || yield(id, row)
-		}
-		if !base.ids(one) {
-			return
-		}
-		for _, id := range newRows(base, pending) {
-			if !one(id) {
+		v := r.View()
+		for id := range v.IDs() {
+			if row, ok := v.Row(id); ok && !yield(id, row) {
 				return
 			}
 		}
@@ -217,6 +257,7 @@ func (r *Registry) Delete(id string) {
 
 // setLocked makes c the change of a row. Requires r.mu.
 func (r *Registry) setLocked(id string, c *change) {
+	r.gen++
 	if old := r.pending[id]; old != nil && old.row != nil {
 		c.seq = old.seq
 	} else {

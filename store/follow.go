@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// A mount answers before the directories of all its sessions are watched: to
+// watch so many takes as long as the rest of a start. Until a session's watch is
+// on nobody is told of what changes in it; so once it is on, the session is
+// compared with what was listed, and looked at when it differs. Somebody who
+// looks into a session before has it watched first (addSession).
+
+// start begins to follow the events, those since newWatcher first, and to watch
+// the sessions, of which rows tell what was listed.
+func (w *watcher) start(rows []listed) {
+	w.done.Add(2)
+	go w.loop()
+	go func() {
+		defer w.done.Done()
+		w.follow(context.Background(), rows)
+	}()
+}
+
+// followParents watches the directories in which the sessions of projects come
+// and go.
+func (w *watcher) followParents() {
+	projects := filepath.Join(w.s.root, "projects")
+	if fi, err := w.s.fs.Lstat(projects); err != nil || !fi.IsDir() {
+		return
+	}
+	_ = w.fw.Add(projects)
+	entries, _ := w.s.fs.ReadDir(projects)
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			_ = w.fw.Add(filepath.Join(projects, e.Name()))
+		}
+	}
+}
+
+// follow watches the directories of sessions that are not watched yet. Rows are
+// what the observers were told of them: what has changed since, before the watch
+// was on, is looked for here, as no event tells of it.
+func (w *watcher) follow(ctx context.Context, rows []listed) {
+	files := &metaFiles{s: w.s}
+	if dir, err := w.s.fs.OpenDir(w.s.root); err == nil {
+		defer dir.Close()
+		files.dir = dir
+	}
+	for i, r := range rows {
+		if i >= watchedSessions {
+			return
+		}
+		if p := r.place; p.Symlink || p.Unreachable || !p.Present {
+			continue
+		}
+		checked, closed := w.checked(r.place.Dir)
+		if closed {
+			return
+		}
+		if checked {
+			continue
+		}
+		err := w.watchDir(r.place.Dir, r.place.ID)
+		if errors.Is(err, syscall.ENOSPC) {
+			return // no watch is left
+		}
+		w.check(r.place.Dir)
+		if err != nil || !r.current(files) {
+			w.s.look(ctx, r.place.ID, []string{""})
+		}
+	}
+}
+
+// checked reports whether what changed in a session's directory before it was
+// watched has been looked for.
+func (w *watcher) checked(dir string) (checked, closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dirs[dir].checked, w.closed
+}
+
+// check notes that what changed is being looked for.
+func (w *watcher) check(dir string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if of, ok := w.dirs[dir]; ok {
+		of.checked = true
+		w.dirs[dir] = of
+	}
+}
+
+// current reports whether a session's meta.json is known to be what was listed.
+func (r *listed) current(files *metaFiles) bool {
+	st, err := files.lstat(r.place)
+	return err == nil && r.seen != (stamp{}) && stampOfStat(st) == r.seen
+}
+
+// watchDir watches one directory of a session. The error is that of the system,
+// ENOSPC when no watch is left. When it returns nil the watch is on, whoever has
+// set it.
+func (w *watcher) watchDir(dir, id string) error {
+	w.addMu.Lock()
+	defer w.addMu.Unlock()
+	w.mu.Lock()
+	_, known := w.dirs[dir]
+	if !known {
+		w.dirs[dir] = watched{id: id}
+	}
+	w.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := w.fw.Add(dir)
+	if err != nil {
+		w.mu.Lock()
+		delete(w.dirs, dir)
+		w.mu.Unlock()
+	}
+	return err
+}
