@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"golang.org/x/sys/unix"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
@@ -146,13 +147,23 @@ func (t *transaction) scan() (*scanner, error) {
 // that cannot be used (damaged, or split): then every file is read again. No
 // index at all is an empty one, as for git.
 func (r *Repo) readIndex(base plumbing.Hash) (*gitIndex, indexTime, error) {
+	kept := r.kept.Swap(nil) // the scan changes it
 	path := filepath.Join(r.git, "index")
-	fi, err := r.fs.Stat(path)
+	f, err := r.fs.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &gitIndex{}, indexTime{}, nil
 	}
 	if err != nil {
 		return nil, indexTime{}, fmt.Errorf("read index: %w", err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, indexTime{}, fmt.Errorf("read index: %w", err)
+	}
+	when := indexTime{uint32(fi.ModTime().Unix()), uint32(fi.ModTime().Nanosecond())}
+	if kept.is(f, fi) {
+		return kept.index, when, nil
 	}
 	b, err := r.fs.ReadFile(path)
 	if err != nil {
@@ -167,8 +178,7 @@ func (r *Repo) readIndex(base plumbing.Hash) (*gitIndex, indexTime, error) {
 	if err != nil {
 		return nil, indexTime{}, fmt.Errorf("read index: %w", err)
 	}
-	m := fi.ModTime()
-	return idx, indexTime{uint32(m.Unix()), uint32(m.Nanosecond())}, nil
+	return idx, when, nil
 }
 
 // indexFromTree makes an index of a tree that matches no file's lstat data.
@@ -224,11 +234,11 @@ func (s *scanner) loadRules(c *gitConfig) error {
 // writeTrees makes the tree objects of the new index.
 func (t *transaction) writeTrees(s *scanner) (*treeNode, error) {
 	b := treeBuilder{idx: s.new, known: s.old.trees, changed: s.changed}
-	b.write = func(typ plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
+	b.write = func(content []byte, ends []int) (plumbing.Hash, error) {
 		if len(content) == 0 {
 			return emptyTree, nil
 		}
-		return t.objects.put(typ, content)
+		return t.objects.putTree(content, ends)
 	}
 	return b.build("", "", 0, len(s.new.entries))
 }
@@ -257,9 +267,11 @@ func (t *transaction) writeIndex(s *scanner, tree *treeNode) error {
 	if err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
-	if _, err := t.indexLock.file.Write(s.new.encode(tree)); err != nil {
+	file := s.new.encode(tree)
+	if _, err := t.indexLock.file.Write(file); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
+	t.r.keepIndex(s.new, file, tree)
 	// Without it the index is as racy as git's own.
 	if err := os.Chtimes(t.indexLock.path, fi.ModTime(), fi.ModTime()); err != nil {
 		t.r.opt.Log.Debug("time of the git index", "dir", t.r.work, "err", err)

@@ -41,6 +41,8 @@ const (
 // errRebuildIndex says that an index cannot be read but made anew from HEAD.
 var errRebuildIndex = errors.New("index must be rebuilt")
 
+var errEntryShort = fmt.Errorf("%w: entry cut short", errRebuildIndex)
+
 // statData is what the index remembers of a file, in the order of the file
 // format: if it is unchanged, so is the file.
 type statData struct {
@@ -117,9 +119,8 @@ func parseIndex(b []byte) (*gitIndex, error) {
 }
 
 func (idx *gitIndex) parseEntry(body []byte, p int, version uint32) (int, error) {
-	short := fmt.Errorf("%w: entry cut short", errRebuildIndex)
 	if len(body)-p < entryFixed {
-		return 0, short
+		return 0, errEntryShort
 	}
 	start := p
 	var e indexEntry
@@ -132,7 +133,7 @@ func (idx *gitIndex) parseEntry(body []byte, p int, version uint32) (int, error)
 	p += entryFixed
 	if flags&flagExtended != 0 {
 		if version < 3 || len(body)-p < 2 {
-			return 0, short
+			return 0, errEntryShort
 		}
 		e.ext = binary.BigEndian.Uint16(body[p:]) & (flagSkipWorktree | flagIntentToAdd)
 		p += 2
@@ -141,12 +142,12 @@ func (idx *gitIndex) parseEntry(body []byte, p int, version uint32) (int, error)
 	if version == 4 {
 		var ok bool
 		if strip, p, ok = offsetVarint(body, p); !ok {
-			return 0, short
+			return 0, errEntryShort
 		}
 	}
 	end := bytes.IndexByte(body[p:], 0)
 	if end < 0 {
-		return 0, short
+		return 0, errEntryShort
 	}
 	if version == 4 {
 		prev := ""
@@ -154,7 +155,7 @@ func (idx *gitIndex) parseEntry(body []byte, p int, version uint32) (int, error)
 			prev = idx.entries[len(idx.entries)-1].name
 		}
 		if strip > len(prev) {
-			return 0, short
+			return 0, errEntryShort
 		}
 		e.name = prev[:len(prev)-strip] + string(body[p:p+end])
 		p += end + 1

@@ -30,6 +30,9 @@ type objectWriter struct {
 	buf     bytes.Buffer
 	pending []pendingObject
 	seen    map[plumbing.Hash]bool
+	part    bytes.Buffer // one piece of a tree
+	known   treePieces   // of the commit before
+	pieces  treePieces   // of the trees that were written
 }
 
 type pendingObject struct {
@@ -50,11 +53,23 @@ func (r *Repo) newObjectWriter() (*objectWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &objectWriter{r: r, sync: r.opt.Sync == SyncBatch, zw: zw, seen: map[plumbing.Hash]bool{}}, nil
+	w := &objectWriter{r: r, sync: r.opt.Sync == SyncBatch, zw: zw, seen: map[plumbing.Hash]bool{}, pieces: treePieces{}}
+	if p := r.pieces.Load(); p != nil {
+		w.known = *p
+	}
+	return w, nil
 }
 
 // put writes an object from memory unless it is there already.
 func (w *objectWriter) put(typ plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
+	return w.putWith(typ, content, func(header []byte) error {
+		w.zw.Reset(&w.buf)
+		return writeAll(w.zw, header, content)
+	})
+}
+
+// putWith is put with a function that compresses header and content into w.buf.
+func (w *objectWriter) putWith(typ plumbing.ObjectType, content []byte, compress func(header []byte) error) (plumbing.Hash, error) {
 	header := objectHeader(typ, int64(len(content)))
 	sum := sha1.New()
 	sum.Write(header)
@@ -64,8 +79,7 @@ func (w *objectWriter) put(typ plumbing.ObjectType, content []byte) (plumbing.Ha
 		return h, nil
 	}
 	w.buf.Reset()
-	w.zw.Reset(&w.buf)
-	if err := writeAll(w.zw, header, content); err != nil {
+	if err := compress(header); err != nil {
 		return h, err
 	}
 	file, temp, err := w.temp()
@@ -213,6 +227,9 @@ func (w *objectWriter) publish(also ...disk.File) error {
 		if made {
 			dirs[objects] = true
 		}
+	}
+	if len(w.pieces) > 0 {
+		w.r.pieces.Store(&w.pieces)
 	}
 	if !w.sync {
 		return nil

@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
 
-// Repo is one repository. It keeps no state of it between calls but decoded
-// packs, so that what other processes do is seen at once. It is safe for
+// Repo is one repository. It keeps no state of it between calls but what its
+// name or checksum proves to be current (decoded packs, the index that it wrote
+// itself), so that what other processes do is seen at once. It is safe for
 // concurrent use.
 type Repo struct {
 	work   string // work tree
@@ -29,6 +31,8 @@ type Repo struct {
 
 	objects  objectReader
 	commitMu sync.Mutex // one commit of this process at a time
+	kept     atomic.Pointer[keptIndex]
+	pieces   atomic.Pointer[treePieces] // of the last trees that were written
 
 	problemsMu sync.Mutex
 	problems   []Problem
@@ -74,6 +78,8 @@ func newRepo(work, git string, opt Options) (*Repo, error) {
 
 // Close forgets what is cached. The Repo stays usable.
 func (r *Repo) Close() error {
+	r.kept.Store(nil)
+	r.pieces.Store(nil)
 	r.objects.close()
 	return nil
 }

@@ -7,11 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,14 +51,7 @@ type dirScan struct {
 	onlyTracked bool
 	ignores     *ignorer
 	attrs       *attrFile
-}
-
-// diskName is a directory entry under its sort key.
-type diskName struct {
-	key, name string
-	kind      uint32 // S_IFMT part, 0 when not known
-	gitlink   bool
-	seen      *unix.Stat_t // its lstat, where that was made ahead
+	ahead       *lookAhead // of the entries lo to hi, nil when they are few
 }
 
 // run scans the whole work tree.
@@ -93,38 +82,38 @@ func openDir(at int, name string) (int, error) {
 // dir merges the names of a directory with the index entries below it. It
 // closes d.fd.
 func (s *scanner) dir(d *dirScan, depth int) error {
-	f := os.NewFile(uintptr(d.fd), d.prefix)
-	defer f.Close()
+	defer unix.Close(d.fd)
 	if err := checkContext(s.ctx); err != nil {
 		return err
 	}
 	if depth > maxDepth {
 		return fmt.Errorf("scan %s: directories too deep", d.prefix)
 	}
-	names, err := s.names(d, f)
+	d.ahead = s.lookAhead(d)
+	defer d.ahead.wait()
+	names, err := s.names(d)
 	if err != nil {
 		return fmt.Errorf("scan %s: %w", d.prefix, err)
 	}
+	d.ahead.finish()
 	i := d.lo
 	for k := range names {
 		n := &names[k]
-		path := d.prefix + n.name
-		full := d.prefix + n.key
-		for i < d.hi && s.old.entries[i].name < full {
+		for i < d.hi && s.below(d, i) < n.key {
 			s.gone(&s.old.entries[i])
 			i++
 		}
 		end := i
-		if strings.HasSuffix(n.key, "/") {
-			for end < d.hi && strings.HasPrefix(s.old.entries[end].name, full) {
+		if n.tree() {
+			for end < d.hi && strings.HasPrefix(s.below(d, end), n.key) {
 				end++
 			}
-			err = s.subdir(d, n, path, i, end, depth)
+			err = s.subdir(d, n, i, end, depth)
 		} else {
-			for end < d.hi && s.old.entries[end].name == path {
+			for end < d.hi && s.below(d, end) == n.key {
 				end++
 			}
-			err = s.file(d, n, path, s.old.entries[i:end])
+			err = s.file(d, n, i, end)
 		}
 		if err != nil {
 			return err
@@ -137,79 +126,31 @@ func (s *scanner) dir(d *dirScan, depth int) error {
 	return nil
 }
 
+// below is the name of an old entry, from the directory that is scanned.
+func (s *scanner) below(d *dirScan, i int) string { return s.old.entries[i].name[len(d.prefix):] }
+
 // names reads the directory, sorted as the index is, and reads its ignore and
 // attribute files.
-func (s *scanner) names(d *dirScan, f *os.File) ([]diskName, error) {
-	entries, err := f.ReadDir(-1)
+func (s *scanner) names(d *dirScan) ([]diskName, error) {
+	names, err := readNames(d.fd, d.hi-d.lo)
 	if err != nil {
 		return nil, err
 	}
-	names := make([]diskName, 0, len(entries))
 	var hasIgnore, hasAttrs bool
-	for _, e := range entries {
-		n := diskName{key: e.Name(), name: e.Name(), kind: kindOf(e.Type())}
-		if n.name == ".git" {
-			continue
-		}
-		hasIgnore = hasIgnore || n.name == ".gitignore"
-		hasAttrs = hasAttrs || n.name == ".gitattributes"
+	for i := range names {
+		n := &names[i]
+		hasIgnore = hasIgnore || n.key == ".gitignore"
+		hasAttrs = hasAttrs || n.key == ".gitattributes"
 		if n.kind == unix.S_IFDIR {
-			n.gitlink = s.isGitlink(d, n.name)
+			n.gitlink = s.isGitlink(d, n.key)
 			if !n.gitlink {
 				n.key += "/"
 			}
 		}
-		names = append(names, n)
 	}
-	slices.SortFunc(names, func(a, b diskName) int { return strings.Compare(a.key, b.key) })
+	sortNames(names)
 	s.readRules(d, hasIgnore, hasAttrs)
-	lookAhead(d.fd, names)
 	return names, nil
-}
-
-// manyNames is the number of names from which it pays to look at the files side
-// by side before they are compared one after the other.
-const manyNames = 256
-
-// lookAhead makes the lstat of the files of a large directory. One that differs
-// from the index is looked at again before it is stored.
-func lookAhead(fd int, names []diskName) {
-	if len(names) < manyNames {
-		return
-	}
-	stats := make([]unix.Stat_t, len(names))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	work := func() {
-		for {
-			to := int(next.Add(64))
-			if to-64 >= len(names) {
-				return
-			}
-			for i := to - 64; i < min(to, len(names)); i++ {
-				if names[i].kind == unix.S_IFREG && unix.Fstatat(fd, names[i].name, &stats[i], unix.AT_SYMLINK_NOFOLLOW) == nil {
-					names[i].seen = &stats[i]
-				}
-			}
-		}
-	}
-	for range min(runtime.GOMAXPROCS(0), 4) - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
-}
-
-func kindOf(t os.FileMode) uint32 {
-	switch {
-	case t.IsDir():
-		return unix.S_IFDIR
-	case t.IsRegular():
-		return unix.S_IFREG
-	case t&os.ModeSymlink != 0:
-		return unix.S_IFLNK
-	}
-	return unix.S_IFIFO // something that Git does not store
 }
 
 // readRules puts the directory's own rules before those of the directories
@@ -293,7 +234,8 @@ func (s *scanner) nested(path string) bool {
 }
 
 // subdir scans a directory that is stored as a tree.
-func (s *scanner) subdir(d *dirScan, n *diskName, path string, lo, hi, depth int) error {
+func (s *scanner) subdir(d *dirScan, n *diskName, lo, hi, depth int) error {
+	path := d.prefix + n.name()
 	sub := dirScan{prefix: path + "/", lo: lo, hi: hi, onlyTracked: d.onlyTracked, ignores: d.ignores, attrs: d.attrs}
 	if !sub.onlyTracked && d.ignores.ignored(path, true) {
 		sub.onlyTracked = true
@@ -301,11 +243,11 @@ func (s *scanner) subdir(d *dirScan, n *diskName, path string, lo, hi, depth int
 	if sub.onlyTracked && lo == hi {
 		return nil
 	}
-	if !storableName(n.name) && lo == hi {
+	if !storableName(n.name()) && lo == hi {
 		s.problem(path, badName)
 		return nil
 	}
-	fd, err := openDir(d.fd, n.name)
+	fd, err := openDir(d.fd, n.name())
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		for i := lo; i < hi; i++ { // it went away meanwhile
 			s.gone(&s.old.entries[i])

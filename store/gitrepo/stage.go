@@ -46,9 +46,10 @@ func (s *scanner) problem(path, text string) {
 	s.problems = append(s.problems, Problem{path, text})
 }
 
-// file handles one name that is not a directory to descend into. old are the
-// entries of that path: none, one, or the stages of a merge conflict.
-func (s *scanner) file(d *dirScan, n *diskName, path string, old []indexEntry) error {
+// file handles one name that is not a directory to descend into. lo to hi are
+// the entries of that path: none, one, or the stages of a merge conflict.
+func (s *scanner) file(d *dirScan, n *diskName, lo, hi int) error {
+	old := s.old.entries[lo:hi]
 	var e *indexEntry
 	if len(old) == 1 && old[0].stage() == 0 {
 		e = &old[0]
@@ -57,22 +58,24 @@ func (s *scanner) file(d *dirScan, n *diskName, path string, old []indexEntry) e
 		s.keep(e)
 		return nil
 	}
-	if len(old) == 0 && (d.onlyTracked || n.kind == unix.S_IFIFO || d.ignores.ignored(path, n.gitlink)) {
-		return nil
-	}
-	if n.seen != nil && e != nil && e.ext&flagIntentToAdd == 0 && s.unchanged(e, n.seen, n.gitlink) {
+	wanted := e != nil && e.ext&flagIntentToAdd == 0 // the entry has content
+	if wanted && !n.gitlink && d.ahead.saw(d, lo) {
 		s.keep(e)
 		return nil
 	}
+	path := d.prefix + n.key
+	if len(old) == 0 && (d.onlyTracked || n.kind == unix.S_IFIFO || d.ignores.ignored(path, n.gitlink)) {
+		return nil
+	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(d.fd, n.key, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		if errors.Is(err, unix.ENOENT) {
 			s.goneAll(old)
 			return nil
 		}
 		return fmt.Errorf("scan %s: %w", path, err)
 	}
-	if e != nil && e.ext&flagIntentToAdd == 0 && s.unchanged(e, &st, n.gitlink) {
+	if wanted && s.unchanged(e, &st, n.gitlink) {
 		s.keep(e)
 		return nil
 	}
@@ -128,7 +131,7 @@ func (s *scanner) modeFor(st *unix.Stat_t, e *indexEntry) uint32 {
 // stage makes the entry of a file that is new or may have changed.
 func (s *scanner) stage(d *dirScan, n *diskName, path string, st *unix.Stat_t, old []indexEntry, e *indexEntry) error {
 	mode := s.modeFor(st, e)
-	if e == nil && (!storableName(n.name) || mode == modeSymlink && n.name == ".gitmodules") {
+	if e == nil && (!storableName(n.key) || mode == modeSymlink && n.key == ".gitmodules") {
 		s.problem(path, badName)
 		return nil
 	}
@@ -144,7 +147,7 @@ func (s *scanner) stage(d *dirScan, n *diskName, path string, st *unix.Stat_t, o
 		s.goneAll(old)
 		return nil
 	default:
-		h, err = s.store(d, n.name, path, mode, st, e)
+		h, err = s.store(d, n.key, path, mode, st, e)
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):

@@ -64,12 +64,21 @@ func (n *treeNode) encodeCached(b []byte, name string) []byte {
 	return b
 }
 
+// cached adds the node and its subtrees, by directory, to what an index knows.
+func (n *treeNode) cached(trees map[string]cachedTree, dir string) {
+	trees[dir] = cachedTree{n.hash, n.count}
+	for _, s := range n.subs {
+		s.cached(trees, joinPath(dir, s.name))
+	}
+}
+
 // treeBuilder makes the tree objects of an index.
 type treeBuilder struct {
 	idx     *gitIndex
 	known   map[string]cachedTree // trees of the index before the changes
 	changed map[string]bool       // directories below which an entry changed
-	write   func(typ plumbing.ObjectType, content []byte) (plumbing.Hash, error)
+	// write stores a tree's content, whose pieces end at ends.
+	write func(content []byte, ends []int) (plumbing.Hash, error)
 }
 
 // build returns the tree of the entries lo to hi, all below prefix. A directory
@@ -80,13 +89,18 @@ func (t *treeBuilder) build(prefix, name string, lo, hi int) (*treeNode, error) 
 	known, ok := t.known[dir]
 	fresh := ok && !t.changed[dir] && known.count == hi-lo
 	var content []byte
-	for i := lo; i < hi; {
+	var ends []int
+	for i, piece := lo, 0; i < hi; {
 		e := &t.idx.entries[i]
 		rest := e.name[len(prefix):]
 		slash := strings.IndexByte(rest, '/')
 		if slash < 0 {
 			if !fresh {
 				content = appendTreeEntry(content, e.mode, rest, e.hash)
+				if endsPiece(e.hash, len(content)-piece) {
+					piece = len(content)
+					ends = append(ends, piece)
+				}
 			}
 			i++
 			continue
@@ -106,7 +120,7 @@ func (t *treeBuilder) build(prefix, name string, lo, hi int) (*treeNode, error) 
 		return node, nil
 	}
 	var err error
-	node.hash, err = t.write(plumbing.TreeObject, content)
+	node.hash, err = t.write(content, ends)
 	return node, err
 }
 

@@ -1,0 +1,94 @@
+package gitrepo
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/adler32"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// The tree of a large directory is written anew at each commit, and compressing
+// it costs more than all else that a commit computes. It is therefore compressed
+// piece by piece: a piece ends where a hash in it says so, so that a new entry
+// changes one piece, and what the others were compressed to is kept. Pieces of
+// a deflate stream that refer to nothing before them can be put together as
+// they are (RFC 1951 3.2.4: each ends in an empty stored block).
+
+const (
+	pieceFrom = 32 << 10 // bytes of a tree that is worth it
+	pieceMin  = 4 << 10  // bytes of a piece; shorter ones compress badly
+	pieceMask = 0x7f     // one entry in 128 can end a piece
+)
+
+// zlibHeader is how many bytes begin a zlib stream.
+const zlibHeader = 2
+
+// pieceKey names a piece by its content.
+type pieceKey [sha256.Size]byte
+
+// treePieces are compressed pieces of trees.
+type treePieces map[pieceKey][]byte
+
+// endsPiece reports whether a piece may end with an entry.
+func endsPiece(h plumbing.Hash, length int) bool {
+	return length >= pieceMin && h[len(h)-1]&pieceMask == 0
+}
+
+// putTree writes a tree. ends are the places where its pieces end.
+func (w *objectWriter) putTree(content []byte, ends []int) (plumbing.Hash, error) {
+	if len(content) < pieceFrom {
+		return w.put(plumbing.TreeObject, content)
+	}
+	return w.putWith(plumbing.TreeObject, content, func(header []byte) error {
+		sum := adler32.New()
+		sum.Write(header)
+		sum.Write(content)
+		if err := w.piece(header, 0); err != nil {
+			return err
+		}
+		from := 0
+		for _, to := range append(ends, len(content)) {
+			if err := w.keptPiece(content[from:to]); err != nil {
+				return err
+			}
+			from = to
+		}
+		w.buf.Write([]byte{1, 0, 0, 0xff, 0xff}) // the last block, empty
+		w.buf.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+		return nil
+	})
+}
+
+// keptPiece adds a piece, as it was compressed before if it is kept.
+func (w *objectWriter) keptPiece(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	key := pieceKey(sha256.Sum256(b))
+	if old, ok := w.known[key]; ok {
+		w.pieces[key] = old
+		w.buf.Write(old)
+		return nil
+	}
+	from := w.buf.Len()
+	if err := w.piece(b, zlibHeader); err != nil {
+		return err
+	}
+	w.pieces[key] = append([]byte(nil), w.buf.Bytes()[from:]...)
+	return nil
+}
+
+// piece compresses b on its own and adds it without its first skip bytes.
+func (w *objectWriter) piece(b []byte, skip int) error {
+	w.part.Reset()
+	w.zw.Reset(&w.part)
+	if _, err := w.zw.Write(b); err != nil {
+		return err
+	}
+	if err := w.zw.Flush(); err != nil {
+		return err
+	}
+	w.buf.Write(w.part.Bytes()[skip:])
+	return nil
+}
