@@ -311,7 +311,8 @@ func (t *transaction) commit(s *scanner, tree *treeNode, message string) (Commit
 		return Commit{}, false, err
 	}
 	when, who := t.r.opt.Now(), t.cfg.identity()
-	hash, err := t.objects.put(plumbing.CommitObject, commitObject(tree.hash, t.tip, who, when, message))
+	content := commitObject(tree.hash, t.tip, who, when, message)
+	hash, err := t.objects.put(plumbing.CommitObject, content)
 	if err != nil {
 		return Commit{}, false, err
 	}
@@ -330,6 +331,9 @@ func (t *transaction) commit(s *scanner, tree *treeNode, message string) (Commit
 	}
 	if err := t.locks.commit(u.ref); err != nil {
 		return Commit{}, false, err
+	}
+	if made, err := decodeCommit(hash, content); err == nil {
+		t.r.made.Store(made)
 	}
 	c := Commit{Hash: hash.String(), Short: t.r.newAbbreviator().short(hash), Message: subject(message), Time: when}
 	return c, true, t.finish(u, who, when, c.Message)

@@ -50,11 +50,12 @@ type gitLocks struct {
 
 // lockFile is one X.lock that we hold.
 type lockFile struct {
-	file   disk.File
-	path   string // X.lock
-	target string // X
-	temp   string // its private name, "" once that is gone
-	done   bool   // not there: not yet linked, renamed, or removed
+	file   disk.File // nil when it is never renamed to X
+	path   string    // X.lock
+	target string    // X
+	from   string    // the name that it is linked from
+	temp   string    // its private name, "" once that is gone
+	done   bool      // not there: not yet linked, renamed, or removed
 }
 
 // lock takes .git/sessionfs.lock and clears what a dead holder left.
@@ -158,7 +159,7 @@ func (l *gitLocks) recover(path string) error {
 	if l.record, err = l.r.fs.OpenFile(path, flags, 0); err != nil {
 		return fmt.Errorf("open lock record: %w", err)
 	}
-	_, err = fmt.Fprintf(l.record, "%spid %d start %s\n", recordHeader, os.Getpid(), processStart())
+	_, err = fmt.Fprintf(l.record, "%spid %d start %s\n", recordHeader, os.Getpid(), l.r.started())
 	if err != nil {
 		return errors.Join(fmt.Errorf("write lock record: %w", err), l.record.Close())
 	}
@@ -233,15 +234,29 @@ func (l *gitLocks) take(ctx context.Context, target string) (*lockFile, error) {
 	if lf.file, err = l.r.create(lf.temp, 0o666); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", target, err)
 	}
+	lf.from = lf.temp
+	return lf, l.obtain(ctx, lf)
+}
+
+// hold makes target.lock only to keep others away: it is another name of the
+// record, which costs no file.
+func (l *gitLocks) hold(ctx context.Context, target string) error {
+	lf := &lockFile{path: target + lockSuffix, target: target, done: true}
+	lf.from = filepath.Join(l.r.git, recordName)
+	return l.obtain(ctx, lf)
+}
+
+// obtain gives a lock its name, which it records before.
+func (l *gitLocks) obtain(ctx context.Context, lf *lockFile) error {
 	l.taken = append(l.taken, lf) // from here on release clears up
 	if err := l.recordLock(lf); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.wait(ctx, lf.path, func() (bool, error) { return l.link(lf) }); err != nil {
-		return nil, err
+		return err
 	}
 	lf.done = false
-	return lf, l.discardTemp(lf)
+	return l.discardTemp(lf)
 }
 
 func (l *gitLocks) discardTemp(lf *lockFile) error {
@@ -257,12 +272,15 @@ func (l *gitLocks) discardTemp(lf *lockFile) error {
 
 // recordLock appends the lock, and the private file, to the record.
 func (l *gitLocks) recordLock(lf *lockFile) error {
-	id, err := identity(lf.file.Name())
+	id, err := identity(lf.from)
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", lf.target, err)
 	}
 	var b bytes.Buffer
 	for _, p := range []string{lf.path, lf.temp} {
+		if p == "" {
+			continue
+		}
 		rel, err := filepath.Rel(l.r.git, p)
 		if err != nil {
 			return fmt.Errorf("lock %s: %w", lf.target, err)
@@ -277,12 +295,12 @@ func (l *gitLocks) recordLock(lf *lockFile) error {
 
 // link gives the private file the lock's name.
 func (l *gitLocks) link(lf *lockFile) (bool, error) {
-	err := l.r.fs.Link(lf.temp, lf.path)
+	err := l.r.fs.Link(lf.from, lf.path)
 	if errors.Is(err, fs.ErrNotExist) { // the directory of a ref
 		if err := l.r.mkdir(filepath.Dir(lf.path)); err != nil {
 			return false, err
 		}
-		err = l.r.fs.Link(lf.temp, lf.path)
+		err = l.r.fs.Link(lf.from, lf.path)
 	}
 	switch {
 	case err == nil, l.linked(lf):
@@ -297,10 +315,10 @@ func (l *gitLocks) link(lf *lockFile) (bool, error) {
 	return false, err
 }
 
-// linked reports whether the lock's name leads to the private file: on a
+// linked reports whether the lock's name leads to the file that it was linked from: on a
 // network file system a link may be made and be reported as failed.
 func (l *gitLocks) linked(lf *lockFile) bool {
-	ours, err := identity(lf.temp)
+	ours, err := identity(lf.from)
 	if err != nil {
 		return false
 	}
@@ -318,8 +336,11 @@ func (l *gitLocks) createExclusive(lf *lockFile) (bool, error) {
 		return false, err
 	}
 	old := lf.file
-	lf.file, lf.done = f, false
-	return true, errors.Join(old.Close(), l.recordLock(lf))
+	lf.file, lf.from, lf.done = f, lf.path, false
+	if old != nil {
+		err = old.Close()
+	}
+	return true, errors.Join(err, l.recordLock(lf))
 }
 
 // removePreBoot removes a lock that is older than the machine's last start:
@@ -367,7 +388,10 @@ func (l *gitLocks) release() error {
 		if !lf.done {
 			errs = append(errs, l.discard(lf.path))
 		}
-		errs = append(errs, l.discardTemp(lf), lf.file.Close())
+		errs = append(errs, l.discardTemp(lf))
+		if lf.file != nil {
+			errs = append(errs, lf.file.Close())
+		}
 	}
 	if errors.Join(errs...) == nil {
 		f, err := l.r.fs.OpenFile(filepath.Join(l.r.git, recordName), os.O_WRONLY|os.O_TRUNC, 0)

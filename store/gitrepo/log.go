@@ -110,6 +110,7 @@ func (r *Repo) shallow() map[plumbing.Hash]bool {
 // repositories, and as many as it takes to be unique among all objects.
 type abbreviator struct {
 	r     *Repo
+	dirs  []string // of objects
 	packs []packNames
 	loose map[string][]string // by directory, sorted
 	min   int
@@ -119,15 +120,18 @@ type abbreviator struct {
 type packNames []byte
 
 func (r *Repo) newAbbreviator() *abbreviator {
-	a := &abbreviator{r: r, loose: map[string][]string{}, min: 7}
+	a := &abbreviator{r: r, dirs: r.objects.objectDirs(), loose: map[string][]string{}, min: 7}
 	count := 0
-	for _, dir := range r.objects.objectDirs() {
-		idx, err := filepath.Glob(filepath.Join(globEscape(dir), "pack", "*.idx"))
+	for _, dir := range a.dirs {
+		packs, err := r.fs.ReadDir(filepath.Join(dir, "pack"))
 		if err != nil {
 			continue
 		}
-		for _, path := range idx {
-			if names, err := r.readPackNames(path); err == nil {
+		for _, p := range packs {
+			if filepath.Ext(p.Name()) != ".idx" {
+				continue
+			}
+			if names, err := r.readPackNames(filepath.Join(dir, "pack", p.Name())); err == nil {
 				a.packs = append(a.packs, names)
 				count += len(names) / 20
 			}
@@ -140,10 +144,6 @@ func (r *Repo) newAbbreviator() *abbreviator {
 	}
 	a.min = max(a.min, (bits+1)/2)
 	return a
-}
-
-func globEscape(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
 }
 
 var errPackIndex = errors.New("unknown pack index")
@@ -208,7 +208,7 @@ func (a *abbreviator) looseNames(first string) []string {
 		return names
 	}
 	var names []string
-	for _, dir := range a.r.objects.objectDirs() {
+	for _, dir := range a.dirs {
 		entries, err := a.r.fs.ReadDir(filepath.Join(dir, first))
 		if err != nil {
 			continue

@@ -183,6 +183,10 @@ func (o *objectReader) commit(h plumbing.Hash) (*object.Commit, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decodeCommit(h, content)
+}
+
+func decodeCommit(h plumbing.Hash, content []byte) (*object.Commit, error) {
 	var mem plumbing.MemoryObject
 	mem.SetType(plumbing.CommitObject)
 	if _, err := mem.Write(content); err != nil {

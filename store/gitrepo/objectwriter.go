@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"compress/zlib"
 	"crypto/sha1"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
+	"hash/adler32"
 	"io"
 	"io/fs"
 	"os"
@@ -63,9 +65,30 @@ func (r *Repo) newObjectWriter() (*objectWriter, error) {
 // put writes an object from memory unless it is there already.
 func (w *objectWriter) put(typ plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
 	return w.putWith(typ, content, func(header []byte) error {
+		if len(content) <= storedMax {
+			w.stored(header, content)
+			return nil
+		}
 		w.zw.Reset(&w.buf)
 		return writeAll(w.zw, header, content)
 	})
+}
+
+// storedMax is the size up to which an object is not compressed: it takes one
+// block of the disk in any case, and making a code for it would take longer than
+// writing it. Packing compresses it.
+const storedMax = 512
+
+// stored writes a zlib stream of one stored block (RFC 1951 3.2.4).
+func (w *objectWriter) stored(header, content []byte) {
+	sum := adler32.New()
+	sum.Write(header)
+	sum.Write(content)
+	n := uint16(len(header) + len(content))
+	w.buf.Write([]byte{0x78, 0x01, 1, byte(n), byte(n >> 8), byte(^n), byte(^n >> 8)})
+	w.buf.Write(header)
+	w.buf.Write(content)
+	w.buf.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
 // putWith is put with a function that compresses header and content into w.buf.

@@ -134,6 +134,10 @@ func (r *Repo) readTip() (tip, error) {
 		return tip{head: head}, err
 	}
 	t := tip{head: head, hash: head.hash}
+	if c := r.made.Load(); c != nil && c.Hash == head.hash && r.hasLoose(head.hash) {
+		t.commit = c
+		return t, nil
+	}
 	t.commit, err = r.objects.commit(head.hash)
 	if err == nil {
 		return t, nil
@@ -149,6 +153,12 @@ func (r *Repo) readTip() (tip, error) {
 	t.hash = h
 	t.commit, err = r.objects.commit(h)
 	return t, err
+}
+
+// hasLoose reports whether there is a loose object with content.
+func (r *Repo) hasLoose(h plumbing.Hash) bool {
+	fi, err := r.fs.Lstat(filepath.Join(r.common, "objects", objectPath(h)))
+	return err == nil && fi.Size() > 0
 }
 
 // emptyObject reports whether a loose object has lost its content.
@@ -210,8 +220,7 @@ func validRefName(name string) bool {
 // refUpdate is a change of HEAD's branch that holds its locks.
 type refUpdate struct {
 	old, new headRef
-	head     *lockFile // HEAD.lock, nil when detached: then ref is it
-	ref      *lockFile
+	ref      *lockFile // of the branch, or of HEAD when that is detached
 }
 
 // errHeadMoved says that HEAD is no longer what the commit was built on.
@@ -223,7 +232,7 @@ func (l *gitLocks) lockHead(ctx context.Context, old headRef, hash plumbing.Hash
 	u := &refUpdate{old: old, new: headRef{old.ref, hash, true}}
 	var err error
 	if old.ref != "HEAD" {
-		if u.head, err = l.take(ctx, filepath.Join(l.r.git, "HEAD")); err != nil {
+		if err := l.hold(ctx, filepath.Join(l.r.git, "HEAD")); err != nil {
 			return nil, err
 		}
 	}

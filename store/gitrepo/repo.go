@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/go-git/go-git/v5/plumbing/object"
+
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
 
@@ -25,12 +27,14 @@ type Repo struct {
 	opt    Options
 	fs     disk.FS
 
-	uid, gid int         // owner of git; new files take it
-	give     bool        // this process is somebody else
+	uid, gid int  // owner of git; new files take it
+	give     bool // this process is somebody else
+	started  func() string
 	perm     fs.FileMode // permissions of git
 
 	objects  objectReader
-	commitMu sync.Mutex // one commit of this process at a time
+	commitMu sync.Mutex                    // one commit of this process at a time
+	made     atomic.Pointer[object.Commit] // the last one of this process
 	kept     atomic.Pointer[keptIndex]
 	pieces   atomic.Pointer[treePieces] // of the last trees that were written
 
@@ -73,11 +77,13 @@ func newRepo(work, git string, opt Options) (*Repo, error) {
 		r.give = r.uid != os.Geteuid() || r.gid != os.Getegid()
 	}
 	r.objects = objectReader{fs: r.fs, common: r.common}
+	r.started = sync.OnceValue(processStart)
 	return r, nil
 }
 
 // Close forgets what is cached. The Repo stays usable.
 func (r *Repo) Close() error {
+	r.made.Store(nil)
 	r.kept.Store(nil)
 	r.pieces.Store(nil)
 	r.objects.close()
