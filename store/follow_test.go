@@ -216,16 +216,21 @@ func TestStartShowsNoDeadRun(t *testing.T) {
 func TestStartShowsWhatCameAfterIt(t *testing.T) {
 	t.Parallel()
 	s, root, _, _ := openUnwatched(t)
+	list := func(want string) {
+		t.Helper()
+		rows, err := s.ListSessions(t.Context(), store.ListQuery{})
+		check(t, err)
+		var got []string
+		for _, r := range rows {
+			got = append(got, r.ID+" "+r.Title)
+		}
+		if strings.Join(got, ",") != want {
+			t.Errorf("list %q, want %q", got, want)
+		}
+	}
 	rewriteInPlace(t, filepath.Join(root, "s0001", "meta.json"), bareMeta("s0001", 9999))
+	list("s0001 title 9999,s0000 title 0000")
 	writeBare(t, root, "new", 7)
 	check(t, os.RemoveAll(filepath.Join(root, "s0000")))
-	rows, err := s.ListSessions(t.Context(), store.ListQuery{})
-	check(t, err)
-	var got []string
-	for _, r := range rows {
-		got = append(got, r.ID+" "+r.Title)
-	}
-	if want := "s0001 title 9999,new title 0007"; strings.Join(got, ",") != want {
-		t.Errorf("list %q, want %q", got, want)
-	}
+	list("s0001 title 9999,new title 0007")
 }
