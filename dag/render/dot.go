@@ -76,5 +76,5 @@ func dotQuote(s string) string { return `"` + dotEscape(oneLine(s)) + `"` }
 
 // dotEscape makes s safe between quotes and free of label escapes.
 func dotEscape(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)
+	return strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), `"`, `\"`)
 }

@@ -114,7 +114,7 @@ func (l *Lock) Unlock() error {
 // SafeName turns a session id into the stem of its lock file's name
 // (reference 3.1): "/" and "\" become "_", then ".." becomes "_".
 func SafeName(id string) string {
-	return strings.ReplaceAll(strings.NewReplacer("/", "_", `\`, "_").Replace(id), "..", "_")
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(id, "/", "_"), `\`, "_"), "..", "_")
 }
 
 // wait calls attempt until it has the lock, fails, or the time is over. An
