@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -87,6 +88,10 @@ type transaction struct {
 	objects   *objectWriter
 	tip       tip
 	always    bool // also when nothing changed
+
+	index     *indexWriter // of indexLock, nil until it is begun
+	indexTime time.Time    // when indexLock was made
+	indexing  sync.WaitGroup
 }
 
 func (t *transaction) run(message string) (Commit, bool, error) {
@@ -99,6 +104,12 @@ func (t *transaction) run(message string) (Commit, bool, error) {
 		return Commit{}, false, err
 	}
 	t.r.report(s.problems)
+	defer t.indexing.Wait() // it writes to a file that is closed after this
+	if s.dirty && len(s.new.entries) >= manyNames {
+		if err := t.beginIndex(s); err != nil {
+			return Commit{}, false, err
+		}
+	}
 	tree, err := t.writeTrees(s)
 	if err != nil {
 		return Commit{}, false, err
@@ -259,21 +270,40 @@ func (t *transaction) refreshIndex(s *scanner, tree *treeNode) error {
 	return t.locks.commit(t.indexLock)
 }
 
-// writeIndex fills index.lock. Its time is set to that of its creation, before
-// the work tree was looked at: a file that changed since is then racy for
-// everybody who compares, however coarse the clock of the file system is.
-func (t *transaction) writeIndex(s *scanner, tree *treeNode) error {
+// beginIndex begins to fill index.lock. The entries of a large index are written
+// side by side with what comes before it is finished, the trees.
+func (t *transaction) beginIndex(s *scanner) error {
 	fi, err := t.indexLock.file.Stat()
 	if err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
-	file := s.new.encode(tree)
-	if _, err := t.indexLock.file.Write(file); err != nil {
+	t.indexTime = fi.ModTime()
+	t.index = newIndexWriter(t.indexLock.file)
+	if len(s.new.entries) < manyNames {
+		t.index.entries(s.new)
+		return nil
+	}
+	t.indexing.Go(func() { t.index.entries(s.new) })
+	return nil
+}
+
+// writeIndex fills index.lock. Its time is set to that of its creation, before
+// the work tree was looked at: a file that changed since is then racy for
+// everybody who compares, however coarse the clock of the file system is.
+func (t *transaction) writeIndex(s *scanner, tree *treeNode) error {
+	if t.index == nil {
+		if err := t.beginIndex(s); err != nil {
+			return err
+		}
+	}
+	t.indexing.Wait()
+	sum, err := t.index.finish(tree)
+	if err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
-	t.r.keepIndex(s.new, file, tree)
+	t.r.keepIndex(s.new, tree, t.index.size, sum)
 	// Without it the index is as racy as git's own.
-	if err := os.Chtimes(t.indexLock.path, fi.ModTime(), fi.ModTime()); err != nil {
+	if err := os.Chtimes(t.indexLock.path, t.indexTime, t.indexTime); err != nil {
 		t.r.opt.Log.Debug("time of the git index", "dir", t.r.work, "err", err)
 	}
 	return t.keepMode()

@@ -271,33 +271,7 @@ func joinPath(dir, name string) string {
 	return dir + "/" + name
 }
 
-// encode writes the index as version 2, or 3 when an entry needs it, with the
-// TREE extension for the given tree.
-func (idx *gitIndex) encode(tree *treeNode) []byte {
-	version, size := uint32(2), indexHeader+checksumSize+64
-	for i := range idx.entries {
-		if idx.entries[i].ext != 0 {
-			version = 3
-		}
-		size += entryFixed + len(idx.entries[i].name) + 10
-	}
-	b := make([]byte, 0, size)
-	b = append(b, "DIRC"...)
-	b = binary.BigEndian.AppendUint32(b, version)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(idx.entries)))
-	for i := range idx.entries {
-		b = idx.entries[i].encode(b)
-	}
-	if tree != nil {
-		ext := tree.encodeCached(nil, "")
-		b = append(b, "TREE"...)
-		b = binary.BigEndian.AppendUint32(b, uint32(len(ext)))
-		b = append(b, ext...)
-	}
-	sum := sha1.Sum(b)
-	return append(b, sum[:]...)
-}
-
+// encode appends the entry as the file holds it.
 func (e *indexEntry) encode(b []byte) []byte {
 	start := len(b)
 	s := &e.stat

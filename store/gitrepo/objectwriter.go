@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"bytes"
 	"compress/zlib"
 	"crypto/sha1"
 	"encoding/binary"
@@ -28,13 +27,11 @@ import (
 type objectWriter struct {
 	r       *Repo
 	sync    bool
-	zw      *zlib.Writer
-	buf     bytes.Buffer
+	zw      *compressor
 	pending []pendingObject
 	seen    map[plumbing.Hash]bool
-	part    bytes.Buffer // one piece of a tree
-	known   treePieces   // of the commit before
-	pieces  treePieces   // of the trees that were written
+	known   treePieces // of the commit before
+	pieces  treePieces // of the trees that were written
 }
 
 type pendingObject struct {
@@ -69,8 +66,8 @@ func (w *objectWriter) put(typ plumbing.ObjectType, content []byte) (plumbing.Ha
 			w.stored(header, content)
 			return nil
 		}
-		w.zw.Reset(&w.buf)
-		return writeAll(w.zw, header, content)
+		w.zw.Reset(&w.zw.out)
+		return writeAll(w.zw.Writer, header, content)
 	})
 }
 
@@ -85,13 +82,13 @@ func (w *objectWriter) stored(header, content []byte) {
 	sum.Write(header)
 	sum.Write(content)
 	n := uint16(len(header) + len(content))
-	w.buf.Write([]byte{0x78, 0x01, 1, byte(n), byte(n >> 8), byte(^n), byte(^n >> 8)})
-	w.buf.Write(header)
-	w.buf.Write(content)
-	w.buf.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+	w.zw.out.Write([]byte{0x78, 0x01, 1, byte(n), byte(n >> 8), byte(^n), byte(^n >> 8)})
+	w.zw.out.Write(header)
+	w.zw.out.Write(content)
+	w.zw.out.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
-// putWith is put with a function that compresses header and content into w.buf.
+// putWith is put with a function that compresses header and content into w.zw.out.
 func (w *objectWriter) putWith(typ plumbing.ObjectType, content []byte, compress func(header []byte) error) (plumbing.Hash, error) {
 	header := objectHeader(typ, int64(len(content)))
 	sum := sha1.New()
@@ -101,7 +98,7 @@ func (w *objectWriter) putWith(typ plumbing.ObjectType, content []byte, compress
 	if w.exists(h) {
 		return h, nil
 	}
-	w.buf.Reset()
+	w.zw.out.Reset()
 	if err := compress(header); err != nil {
 		return h, err
 	}
@@ -109,7 +106,7 @@ func (w *objectWriter) putWith(typ plumbing.ObjectType, content []byte, compress
 	if err != nil {
 		return h, err
 	}
-	if _, err := file.Write(w.buf.Bytes()); err != nil {
+	if _, err := file.Write(w.zw.out.Bytes()); err != nil {
 		return h, errors.Join(fmt.Errorf("write object: %w", err), file.Close(), w.r.fs.Remove(temp))
 	}
 	return h, w.add(pendingObject{h, temp, file})

@@ -90,6 +90,9 @@ func (t *treeBuilder) build(prefix, name string, lo, hi int) (*treeNode, error) 
 	fresh := ok && !t.changed[dir] && known.count == hi-lo
 	var content []byte
 	var ends []int
+	if !fresh {
+		content = make([]byte, 0, t.sizeOf(prefix, lo, hi))
+	}
 	for i, piece := lo, 0; i < hi; {
 		e := &t.idx.entries[i]
 		rest := e.name[len(prefix):]
@@ -122,6 +125,24 @@ func (t *treeBuilder) build(prefix, name string, lo, hi int) (*treeNode, error) 
 	var err error
 	node.hash, err = t.write(content, ends)
 	return node, err
+}
+
+// sizeOf is about how many bytes the tree of a directory has, unless most of
+// what is below it lies deeper.
+func (t *treeBuilder) sizeOf(prefix string, lo, hi int) int {
+	if lo == hi {
+		return 0
+	}
+	const fixed = len("100644 ") + 1 + len(plumbing.ZeroHash)
+	names := t.idx.entries[lo : lo+min(hi-lo, 64)]
+	n := 0
+	for i := range names {
+		rest := names[i].name[len(prefix):]
+		if strings.IndexByte(rest, '/') < 0 {
+			n += fixed + len(rest) + 4
+		}
+	}
+	return (n/len(names) + 1) * (hi - lo)
 }
 
 // span counts the entries from i on that lie below prefix.

@@ -54,8 +54,8 @@ func (w *objectWriter) putTree(content []byte, ends []int) (plumbing.Hash, error
 			}
 			from = to
 		}
-		w.buf.Write([]byte{1, 0, 0, 0xff, 0xff}) // the last block, empty
-		w.buf.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+		w.zw.out.Write([]byte{1, 0, 0, 0xff, 0xff}) // the last block, empty
+		w.zw.out.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 		return nil
 	})
 }
@@ -68,27 +68,27 @@ func (w *objectWriter) keptPiece(b []byte) error {
 	key := pieceKey(sha256.Sum256(b))
 	if old, ok := w.known[key]; ok {
 		w.pieces[key] = old
-		w.buf.Write(old)
+		w.zw.out.Write(old)
 		return nil
 	}
-	from := w.buf.Len()
+	from := w.zw.out.Len()
 	if err := w.piece(b, zlibHeader); err != nil {
 		return err
 	}
-	w.pieces[key] = append([]byte(nil), w.buf.Bytes()[from:]...)
+	w.pieces[key] = append([]byte(nil), w.zw.out.Bytes()[from:]...)
 	return nil
 }
 
 // piece compresses b on its own and adds it without its first skip bytes.
 func (w *objectWriter) piece(b []byte, skip int) error {
-	w.part.Reset()
-	w.zw.Reset(&w.part)
+	w.zw.part.Reset()
+	w.zw.Reset(&w.zw.part)
 	if _, err := w.zw.Write(b); err != nil {
 		return err
 	}
 	if err := w.zw.Flush(); err != nil {
 		return err
 	}
-	w.buf.Write(w.part.Bytes()[skip:])
+	w.zw.out.Write(w.zw.part.Bytes()[skip:])
 	return nil
 }
