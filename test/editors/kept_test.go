@@ -151,7 +151,8 @@ func TestKilledVim(t *testing.T) {
 	before := conversation(t, m, nested)
 	message := lastUser(t, m, nested)
 	path := m.Session(nested, "messages", message)
-	r := harness.Command(t, t.TempDir(), nil, "vim", "-N", "-u", "DEFAULTS", "-i", "NONE", "-es", "-c", "set directory=.", "-c", "normal ggccnever saved", "-c", "preserve",
+	env := append(harness.Environ(t.TempDir()), "TMPDIR="+ownTemp(t)) // of its own: vim leaves it behind
+	r := harness.Command(t, t.TempDir(), env, "vim", "-N", "-u", "DEFAULTS", "-i", "NONE", "-es", "-c", "set directory=.", "-c", "normal ggccnever saved", "-c", "preserve",
 		"-c", "call system('kill -9 ' . getpid())", path)
 	if r.Code == 0 {
 		t.Fatalf("vim lives: %s%s", r.Out, r.Err)

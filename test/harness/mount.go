@@ -293,11 +293,12 @@ func (m *Mount) openFiles() []string {
 }
 
 // checkFiles compares the daemon's open files with those at its start. The
-// kernel sends RELEASE after the close has returned, so it waits for them.
+// kernel sends RELEASE after the close has returned, and large files are packed
+// in the background, so it waits for them.
 func (m *Mount) checkFiles() {
 	m.t.Helper()
 	var extra []string
-	for deadline := time.Now().Add(Slow(3 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(Slow(15 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 		extra = extra[:0]
 		for _, f := range m.openFiles() {
 			if !slices.Contains(m.start, f) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,10 @@ func TestP05Head(t *testing.T) {
 			quiet(t, s, `ln -sfn "branch/$1" head`, x.branch)
 		} else if r := harness.CLI(t, m.Store, m.State, "head", nested, x.id); r.Code != 0 {
 			t.Fatalf("sessionfs head: %s", r.Err)
-		} else if !harness.Wait(harness.Slow(2*time.Second), func() bool { return read(t, s, "head_id") == x.id+"\n" }) {
+		} else if !harness.Wait(harness.Slow(2*time.Second), func() bool {
+			link, err := os.Readlink(head)
+			return err == nil && strings.Contains(link, x.id) && read(t, s, "head_id") == x.id+"\n"
+		}) {
 			t.Fatalf("the command's move is not seen")
 		}
 		link, err := os.Readlink(head)
