@@ -214,16 +214,19 @@ func (c *checker) leftovers(dir, session string) {
 	}
 }
 
-// halfDeletes reports sessions whose delete intent is there and whose files
-// are too.
+// halfDeletes reports sessions whose delete intent is there and a directory
+// too: what the deletion left, or what somebody put there since.
 func (c *checker) halfDeletes() {
 	ids, err := c.s.layout.Tombstones()
 	if err != nil {
 		c.add("intents_unreadable", Fault, "", ".deleted", "%v", err)
 	}
 	for _, id := range ids {
-		dir := c.s.layout.DefaultDir(id)
-		if fi, err := c.s.fs.Lstat(dir); err == nil && fi.IsDir() {
+		for _, dir := range c.s.remains(id) {
+			if c.s.restoredAfterDelete(layout.Place{ID: id, Dir: dir}) {
+				c.add("restored_deleted", Fault, id, dir, "the session was deleted and put back; its id stays taken, it needs a new one")
+				continue
+			}
 			c.add("half_delete", Warning, id, dir, "the session was deleted, its files are still there")
 		}
 	}

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/layout"
 )
 
@@ -202,30 +204,76 @@ func (s *Store) finishDeletes(ctx context.Context) {
 }
 
 // finishDelete removes what is left of one deleted session at the places
-// where this store puts sessions.
+// where this store puts sessions. A deletion may only take what it was about to
+// take: a directory that came after it is somebody's copy, and is set aside.
 func (s *Store) finishDelete(ctx context.Context, id string) {
-	dirs := []string{filepath.Join(s.root, id)}
-	projects, _ := s.fs.ReadDir(filepath.Join(s.root, "projects"))
-	for _, p := range projects {
-		dirs = append(dirs, filepath.Join(s.root, "projects", p.Name(), id))
-	}
-	for _, dir := range dirs {
-		fi, err := s.fs.Lstat(dir)
-		if err != nil || !fi.IsDir() {
-			continue
-		}
+	for _, dir := range s.remains(id) {
 		lock, err := filelock.Acquire(ctx, s.layout.LockPath(id), readWait)
 		if err != nil {
 			s.log.Warn("finish deletion", "session", id, "err", err)
 			continue
 		}
 		p := layout.Place{ID: id, Dir: dir}
-		if err := s.removeFiles(p); err != nil {
+		if s.restoredAfterDelete(p) {
+			err = s.setRestoredAside(p)
+		} else {
+			err = s.removeFiles(p)
+		}
+		if err != nil {
 			s.log.Warn("finish deletion", "session", id, "err", err)
 		}
 		s.forgetLocation(ctx, p)
 		_ = lock.Unlock()
 	}
+}
+
+// remains lists the directories that a deleted session has at the places where
+// this store puts sessions.
+func (s *Store) remains(id string) []string {
+	dirs := []string{filepath.Join(s.root, id)}
+	projects, _ := s.fs.ReadDir(filepath.Join(s.root, "projects"))
+	for _, p := range projects {
+		if p.IsDir() {
+			dirs = append(dirs, filepath.Join(s.root, "projects", p.Name(), id))
+		}
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		fi, err := s.fs.Lstat(dir)
+		return err != nil || !fi.IsDir()
+	})
+}
+
+// restoredAfterDelete reports whether a deleted session's directory is none that
+// the deletion left: it came after the intent, as one from a backup does. An
+// intent that cannot be looked at decides nothing away.
+func (s *Store) restoredAfterDelete(p layout.Place) bool {
+	intent, err := s.fs.Lstat(s.layout.TombstonePath(p.ID))
+	return err != nil || cameAfter(p.Dir, intent.ModTime())
+}
+
+// setRestoredAside moves a directory that came after its session was deleted to
+// where Repair keeps things, whole.
+func (s *Store) setRestoredAside(p layout.Place) error {
+	rel, err := filepath.Rel(s.root, p.Dir)
+	if err != nil {
+		return err
+	}
+	aside := s.opt.aside
+	if aside == "" {
+		aside = asideName(s.now())
+	}
+	d, _, err := safefile.Mkdir(s.fs, s.root, filepath.Join(aside, filepath.Dir(rel)), 0o700)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := s.fs.RenameNoReplace(p.Dir, d.Path(p.ID)); err != nil {
+		return err
+	}
+	s.keptRestored = true
+	s.log.Warn("a deleted session was put back under its old id, which stays taken: set aside",
+		"session", p.ID, "aside", filepath.Join(s.root, aside, rel))
+	return errors.Join(s.fs.SyncDir(d.Path("")), s.fs.SyncDir(filepath.Dir(p.Dir)))
 }
 
 // content says what a session holds that somebody wrote, "" for nothing.

@@ -231,8 +231,14 @@ func damages() []damage {
 			write(t, filepath.Join(root, ".sessionfs-old-0011223344556677", "meta.json"), "{}")
 		}, true},
 		{"half_delete", func(t *testing.T, root string, _ []string) {
-			write(t, filepath.Join(root, ".deleted", "gone"), "{}")
 			write(t, filepath.Join(root, "gone", "meta.json"), `{"id": "gone"}`)
+			time.Sleep(10 * time.Millisecond) // a tick of the file system
+			write(t, filepath.Join(root, ".deleted", "gone"), "{}")
+		}, true},
+		{"restored_deleted", func(t *testing.T, root string, _ []string) {
+			write(t, filepath.Join(root, ".deleted", "back"), "{}")
+			time.Sleep(10 * time.Millisecond)
+			write(t, filepath.Join(root, "back", "meta.json"), `{"id": "back"}`)
 		}, true},
 		{"history_only_in_git", func(t *testing.T, root string, _ []string) { os.RemoveAll(x(root, "history")) }, true},
 		{"no_history", func(t *testing.T, root string, _ []string) {

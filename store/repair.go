@@ -14,6 +14,12 @@ import (
 // deleted that anybody might have written.
 const asideDir = ".repaired"
 
+// asideName is the directory, relative to the root, of what is set aside at a
+// time.
+func asideName(now time.Time) string {
+	return filepath.Join(asideDir, now.UTC().Format("20060102T150405.000000000Z"))
+}
+
 // Repaired is what Repair found and did.
 type Repaired struct {
 	Mended []Finding // gone now
@@ -40,9 +46,10 @@ func Repair(ctx context.Context, opt Options, progress func(done, total int), se
 	if now == nil {
 		now = time.Now
 	}
-	r := &repairer{before: before, aside: filepath.Join(asideDir, now().UTC().Format("20060102T150405.000000000Z"))}
+	r := &repairer{before: before, aside: asideName(now())}
 	r.keepRegistry(opt)
 	opt.ReadOnly, opt.Reconcile, opt.Watch = false, ReconcileAuto, false
+	opt.aside = r.aside
 	s, err := Open(ctx, opt)
 	if err != nil {
 		return Repaired{}, err
@@ -57,7 +64,7 @@ func Repair(ctx context.Context, opt Options, progress func(done, total int), se
 		return Repaired{}, err
 	}
 	out := Repaired{Left: after, Mended: difference(before, after)}
-	if r.moved {
+	if r.moved || s.keptRestored {
 		out.Aside = r.aside
 	}
 	return out, nil

@@ -60,6 +60,8 @@ type Store struct {
 	closed        bool
 	maintaining   map[string]bool // repositories that are being packed, by directory
 
+	keptRestored bool // Open set a directory aside (finishDelete)
+
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
@@ -190,7 +192,7 @@ func (s *Store) start(ctx context.Context) error {
 	if s.watch != nil {
 		// What changed since newWatcher is looked at now that there is a list
 		// to compare it with.
-		s.watch.start(rows)
+		s.watch.start(rows, s.list.firstList())
 	}
 	return err
 }

@@ -57,6 +57,8 @@ type Options struct {
 	Progress func(done, total int)
 	// Log receives warnings; nil discards them. Message text is never logged.
 	Log *slog.Logger
+
+	aside string // where what is set aside goes, relative to Root; "" names it after the time
 }
 
 // Reconcile is the policy for runs that a dead process left "running".

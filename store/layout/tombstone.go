@@ -31,6 +31,9 @@ func (l *Layout) tombstone(id string) (bool, error) {
 	return false, fmt.Errorf("delete intent: %w", err)
 }
 
+// TombstonePath is where the intent to delete a session lies.
+func (l *Layout) TombstonePath(id string) string { return filepath.Join(l.root, deletedName, id) }
+
 // Tombstones returns the ids of all deleted sessions, sorted.
 func (l *Layout) Tombstones() ([]string, error) {
 	entries, err := l.fs.ReadDir(filepath.Join(l.root, deletedName))
