@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A mount answers before the directories of all its sessions are watched: to
@@ -14,13 +15,25 @@ import (
 // compared with what was listed, and looked at when it differs. Somebody who
 // looks into a session before has it watched first (addSession).
 
+// firstListWait is how long the watching of the sessions waits for the first
+// list: whoever starts a mount waits for that one, and there may be no more than
+// two processors.
+const firstListWait = 250 * time.Millisecond
+
 // start begins to follow the events, those since newWatcher first, and to watch
-// the sessions, of which rows tell what was listed.
-func (w *watcher) start(rows []listed) {
+// the sessions, of which rows tell what was listed. Listed is closed with the
+// first list.
+func (w *watcher) start(rows []listed, listed <-chan struct{}) {
 	w.done.Add(2)
 	go w.loop()
 	go func() {
 		defer w.done.Done()
+		select {
+		case <-listed:
+		case <-time.After(firstListWait):
+		case <-w.closing:
+			return
+		}
 		w.follow(context.Background(), rows)
 	}()
 }

@@ -68,7 +68,11 @@ type shownRow struct {
 }
 
 func openListing(s *Store) (*listing, error) {
+	l := &listing{s: s, metas: map[string]metaRow{}}
+	var cached sync.WaitGroup
+	cached.Go(l.loadCache)
 	reg, state, err := registry.Open(s.fs, filepath.Join(s.root, "index.json"))
+	cached.Wait()
 	if err != nil {
 		return nil, &Error{Code: diskCode(err), Op: "open registry", Ref: "index.json", Err: err}
 	}
@@ -79,8 +83,7 @@ func openListing(s *Store) (*listing, error) {
 	default:
 		s.log.Warn("registry is rebuilt", "state", state.String())
 	}
-	l := &listing{s: s, reg: reg, state: state, metas: map[string]metaRow{}}
-	l.loadCache()
+	l.reg, l.state = reg, state
 	return l, nil
 }
 
@@ -232,7 +235,8 @@ func (l *listing) removeKnown(id string) {
 func (l *listing) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.metas, l.kept = map[string]metaRow{}, nil
+	l.metas = map[string]metaRow{}
+	l.dropKeptLocked()
 }
 
 // flushSoonLocked starts the timer that writes the registry; a timer that

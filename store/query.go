@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/layout"
 )
 
 // ListSessions lists sessions by updated_at, newest first, equal ones in the
@@ -19,9 +20,7 @@ func (s *Store) ListSessions(ctx context.Context, q ListQuery) ([]Row, error) {
 	found = page(found, q)
 	names := s.projectNames()
 	out := make([]Row, len(found))
-	for i, f := range found {
-		out[i] = makeRow(f, names)
-	}
+	layout.SideBySide(len(found), func(i int) { out[i] = makeRow(found[i], names) })
 	return out, nil
 }
 

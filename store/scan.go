@@ -32,6 +32,7 @@ type listed struct {
 type keptRows struct {
 	version registry.Version
 	rows    map[string]listed // by directory
+	taken   chan struct{}     // closed when they are kept no longer
 }
 
 // discover finds the places of all sessions.
@@ -70,7 +71,8 @@ func (l *listing) scanPlaces(ctx context.Context, places []layout.Place) ([]list
 	l.mu.Lock()
 	l.metas = metas
 	view, kept := l.reg.View(), l.kept
-	l.scanned, l.kept = view.Version(), nil
+	l.scanned = view.Version()
+	l.dropKeptLocked()
 	l.mu.Unlock()
 	if kept != nil && kept.version != view.Version() {
 		kept = nil
@@ -116,10 +118,28 @@ func (l *listing) keepLocked(rows []listed) {
 	if l.s.watch == nil {
 		return // who opened the store to change it mostly asks for no list
 	}
-	l.kept = &keptRows{version: l.scanned, rows: make(map[string]listed, len(rows))}
+	l.kept = &keptRows{version: l.scanned, rows: make(map[string]listed, len(rows)), taken: make(chan struct{})}
 	for _, r := range rows {
 		l.kept.rows[r.place.Dir] = r
 	}
+}
+
+// dropKeptLocked ends the keeping. Requires l.mu.
+func (l *listing) dropKeptLocked() {
+	if l.kept != nil {
+		close(l.kept.taken)
+		l.kept = nil
+	}
+}
+
+// firstList returns a channel that is closed with the first list.
+func (l *listing) firstList() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept == nil {
+		return nil
+	}
+	return l.kept.taken
 }
 
 // metaFiles reads meta.json files, one at a time; those of sessions right below

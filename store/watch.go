@@ -39,6 +39,7 @@ type watcher struct {
 	rootBusy bool
 	rootMore bool
 	closed   bool
+	closing  chan struct{} // closed by close
 
 	done sync.WaitGroup
 }
@@ -64,7 +65,8 @@ func newWatcher(s *Store) *watcher {
 		s.log.Warn("changes by other processes are not followed", "err", err)
 		return nil
 	}
-	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{}}
+	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{},
+		closing: make(chan struct{})}
 	w.followParents()
 	return w
 }
@@ -153,6 +155,7 @@ func (w *watcher) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
+	close(w.closing)
 	_ = w.fw.Close()
 	w.done.Wait()
 }

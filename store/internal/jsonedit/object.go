@@ -27,8 +27,9 @@ const indexFrom = 24
 // ParseObject parses a document whose top level is an object. The Object keeps
 // b, which must not be written to afterwards. The error is a *SyntaxError.
 func ParseObject(b []byte) (*Object, error) {
-	o := &Object{b: b}
-	var keys []byte // all keys in one string: one allocation instead of many
+	// Room for what a row, a node or a meta.json mostly has.
+	o := &Object{b: b, members: make([]entry, 0, 16)}
+	keys := make([]byte, 0, 160) // all keys in one string: one allocation instead of many
 	var err error
 	o.open, o.close, err = walk(b, func(s span) error {
 		keys = append(keys, decodedKey(b[s.k0:s.k1])...)
