@@ -18,17 +18,14 @@ const messageFile = "message.json"
 // newAppends makes append/: what is written there becomes a new message.
 func (s *session) newAppends(watched bool) *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("dir", "append"), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.appendStat(0o700)},
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("dir", "append")), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.appendDir},
 		Tag:  s, Up: s.dir,
 	}
 	s.place(l)
 	var table vnode.Table
 	for _, name := range []string{"user", "assistant", "system", messageFile} {
-		f := &vnode.File{
-			Base:   vnode.Base{Env: s.t.env, ID: s.ident("append", name), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.appendStat(0o600)},
-			Read:   func(context.Context) ([]byte, error) { return nil, nil },
-			Writer: s.guarded(vnode.Doc{Begin: func(ctx context.Context) (vnode.Draft, error) { return s.newDraft(ctx, name) }}.Writer),
-		}
+		f := &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("append", name)), Gen: s.gen,
+			Policy: policyOf(kindDirectory, watched), Of: &appended{s, name}}}
 		vnode.Place(context.Background(), &l.Inode, f)
 		table = append(table, vnode.Row{Name: name, Found: vnode.Found{Node: f}})
 	}
@@ -36,18 +33,37 @@ func (s *session) newAppends(watched bool) *vnode.List {
 	return l
 }
 
+// appendDir is the attributes of append/.
+func (s *session) appendDir(ctx context.Context) (vnode.Stat, error) { return s.appendStat(ctx, 0o700) }
+
 // appendStat is the attributes of append/ and its files, which read empty:
 // their time is the session's creation.
-func (s *session) appendStat(perm uint32) func(context.Context) (vnode.Stat, error) {
-	return func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		st := s.stat(v, perm, 0)
-		st.MTime = v.sn.Created
-		return st, nil
+func (s *session) appendStat(ctx context.Context, perm uint32) (vnode.Stat, error) {
+	v, err := s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
+	st := s.stat(v, perm, 0)
+	st.MTime = v.sn.Created
+	return st, nil
+}
+
+// appended is a file in append/.
+type appended struct {
+	s    *session
+	what string // "user", "assistant", "system" or messageFile
+}
+
+// Stat tells the attributes.
+func (a *appended) Stat(ctx context.Context) (vnode.Stat, error) { return a.s.appendStat(ctx, 0o600) }
+
+// Read returns nothing.
+func (a *appended) Read(context.Context) ([]byte, error) { return nil, nil }
+
+// Writer begins a message.
+func (a *appended) Writer(ctx context.Context) (vnode.Writer, error) {
+	begin := func(ctx context.Context) (vnode.Draft, error) { return a.s.newDraft(ctx, a.what) }
+	return a.s.guarded(vnode.Doc{Begin: begin}.Writer)(ctx)
 }
 
 // draft is one message being written: one open file of append/.

@@ -35,7 +35,7 @@ func (s *session) newBranches(watched bool) *vnode.List {
 	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
 		return s.findBranch(ctx, l, name, watched)
 	}
-	l.Verbs = vnode.Verbs{Mkdir: s.mkdirBranch, Rmdir: s.unnameBranch, Symlink: s.linkBranch, Rename: s.renameName}
+	l.Verbs = &vnode.Verbs{Mkdir: s.mkdirBranch, Rmdir: s.unnameBranch, Symlink: s.linkBranch, Rename: s.renameName}
 	return l
 }
 
@@ -58,6 +58,9 @@ func (s *session) findBranch(ctx context.Context, parent *vnode.List, name strin
 		if !ok {
 			d = s.newBranch(parent, name, watched)
 			vnode.Place(context.Background(), &parent.Inode, d.list)
+			if s.branches == nil {
+				s.branches = map[string]*branchDir{}
+			}
 			s.branches[name] = d
 		}
 		d.tip = b.tip
@@ -67,9 +70,9 @@ func (s *session) findBranch(ctx context.Context, parent *vnode.List, name strin
 }
 
 func (s *session) newBranch(parent *vnode.List, name string, watched bool) *branchDir {
-	d := &branchDir{s: s, name: name, out: map[string]*vnode.Link{}}
+	d := &branchDir{s: s, name: name}
 	d.list = &vnode.List{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("branch", name), Gen: s.gen, Policy: policyOf(kindBranch, watched)},
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("branch", name)), Gen: s.gen, Policy: policyOf(kindBranch, watched)},
 		Tag:  d, Up: parent,
 		Entries: d.entries,
 		Find: func(ctx context.Context, name string) (vnode.Found, error) {
@@ -151,6 +154,9 @@ func (d *branchDir) find(ctx context.Context, name string, watched bool) (vnode.
 		if !ok {
 			l = d.newLink(name, watched)
 			vnode.Place(context.Background(), &d.list.Inode, l)
+			if d.out == nil {
+				d.out = map[string]*vnode.Link{}
+			}
 			d.out[name] = l
 		}
 		s.mu.Unlock()
@@ -159,39 +165,48 @@ func (d *branchDir) find(ctx context.Context, name string, watched bool) (vnode.
 }
 
 func (d *branchDir) newLink(name string, watched bool) *vnode.Link {
-	target := func(v *view) (string, error) {
-		n, ok := v.branchMessage(d.name, name)
-		if !ok {
-			return "", vnode.Stale
-		}
-		e, ok := v.sn.Entry(n.ID)
-		if !ok {
-			return "", vnode.Stale
-		}
-		return "../../nodes/" + nodeName(e.File), nil
+	return &vnode.Link{Base: vnode.Base{Env: d.s.t.env, Number: vnode.Ino(d.ident(name)), Gen: d.s.gen,
+		Policy: policyOf(kindBranchLink, watched), Of: &branchLink{d, name}}}
+}
+
+// branchLink is a link in branch/<name>/.
+type branchLink struct {
+	d    *branchDir
+	name string
+}
+
+// at finds the link's node in a view.
+func (l *branchLink) at(v *view) (target string, n dag.Node, e store.Entry, err error) {
+	n, ok := v.branchMessage(l.d.name, l.name)
+	if ok {
+		e, ok = v.sn.Entry(n.ID)
 	}
-	l := &vnode.Link{
-		Base:   vnode.Base{Env: d.s.t.env, ID: d.ident(name), Gen: d.s.gen, Policy: policyOf(kindBranchLink, watched)},
-		Target: func(context.Context) (string, error) { return target(d.s.v.Load()) },
+	if !ok {
+		return "", n, e, vnode.Stale
 	}
-	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := d.s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		t, err := target(v)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		st := d.s.stat(v, 0o777, len(t))
-		if n, ok := v.branchMessage(d.name, name); ok {
-			if e, ok := v.sn.Entry(n.ID); ok {
-				st.MTime = nodeTime(n, e, d.s.t.now())
-			}
-		}
-		return st, nil
+	return "../../nodes/" + nodeName(e.File), n, e, nil
+}
+
+// Target returns the node's file.
+func (l *branchLink) Target(context.Context) (string, error) {
+	target, _, _, err := l.at(l.d.s.v.Load())
+	return target, err
+}
+
+// Stat tells the attributes, with the node's time.
+func (l *branchLink) Stat(ctx context.Context) (vnode.Stat, error) {
+	s := l.d.s
+	v, err := s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
-	return l
+	target, n, e, err := l.at(v)
+	if err != nil {
+		return vnode.Stat{}, err
+	}
+	st := s.stat(v, 0o777, len(target))
+	st.MTime = nodeTime(n, e, s.t.now())
+	return st, nil
 }
 
 // staleBranches finds, of the branch directories that were handed out, those
@@ -291,7 +306,7 @@ func (s *session) linkBranch(ctx context.Context, target, name string) (vnode.Fo
 		return vnode.Found{}, err
 	}
 	l := &vnode.Link{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("branchlink", name), Gen: s.gen, Policy: policyOf(kindScratch, true),
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("branchlink", name)), Gen: s.gen, Policy: policyOf(kindScratch, true),
 			Stat: func(context.Context) (vnode.Stat, error) { return s.stat(s.v.Load(), 0o777, len(target)), nil }},
 		Target: func(context.Context) (string, error) { return target, nil },
 	}

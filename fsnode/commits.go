@@ -30,7 +30,7 @@ type history struct {
 // newCommits makes commits/.
 func (s *session) newCommits(d *derived, watched bool) *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("dir", "commits"), Gen: s.gen, Policy: policyOf(kindDirectory, watched)},
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("dir", "commits")), Gen: s.gen, Policy: policyOf(kindDirectory, watched)},
 		Tag:  s, Up: s.dir,
 	}
 	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
@@ -212,7 +212,7 @@ func (s *session) findCommitText(dir *vnode.List, repo *store.Commits, c store.C
 		})
 	}
 	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindCommit, watched),
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(ident), Gen: s.gen, Policy: policyOf(kindCommit, watched),
 			Stat: func(ctx context.Context) (vnode.Stat, error) {
 				b, err := text(ctx)
 				if err != nil {
@@ -253,7 +253,7 @@ type commitTree struct {
 
 func (t *commitTree) dir(up *vnode.List, ident, tree string, policy vnode.Policy) *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: t.s.t.env, ID: ident, Gen: t.s.gen, Policy: policy,
+		Base: vnode.Base{Env: t.s.t.env, Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy,
 			Stat: func(context.Context) (vnode.Stat, error) { return t.s.commitStat(t.commit, 0o700, 0), nil }},
 		Tag: t.s, Up: up,
 	}
@@ -298,7 +298,7 @@ func (t *commitTree) entry(dir *vnode.List, ident string, e store.CommitEntry) v
 	}
 	if fileType(e) == syscall.S_IFLNK {
 		l := &vnode.Link{
-			Base: vnode.Base{Env: t.s.t.env, ID: ident, Gen: t.s.gen, Policy: policy, Stat: stat},
+			Base: vnode.Base{Env: t.s.t.env, Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy, Stat: stat},
 			Target: func(ctx context.Context) (string, error) {
 				b, err := content(ctx)
 				return string(b), err
@@ -308,7 +308,7 @@ func (t *commitTree) entry(dir *vnode.List, ident string, e store.CommitEntry) v
 		return l
 	}
 	f := &vnode.File{
-		Base: vnode.Base{Env: t.s.t.env, ID: ident, Gen: t.s.gen, Policy: policy, Stat: stat},
+		Base: vnode.Base{Env: t.s.t.env, Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy, Stat: stat},
 		Read: content, Version: func() any { return e.Object },
 	}
 	vnode.Place(context.Background(), &dir.Inode, f)

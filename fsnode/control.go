@@ -88,7 +88,7 @@ func (r *refusals) text() ([]byte, time.Time) {
 // newControlDir makes .sessionfs/.
 func (t *tree) newControlDir() *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, ID: "control", Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
 		Tag:  t, Up: t.root,
 	}
 	t.place(t.root, l)
@@ -110,7 +110,7 @@ func (t *tree) newControlDir() *vnode.List {
 // newFresh makes a file of .sessionfs/ that is asked for at each use.
 func (t *tree) newFresh(parent *vnode.List, name string, text func() ([]byte, time.Time)) *vnode.File {
 	f := &vnode.File{
-		Base: vnode.Base{Env: t.env, ID: "control/" + name, Policy: policyOf(kindFresh, true),
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/" + name), Policy: policyOf(kindFresh, true),
 			Stat: func(context.Context) (vnode.Stat, error) {
 				b, at := text()
 				if at.IsZero() {
@@ -133,7 +133,7 @@ func (t *tree) newFresh(parent *vnode.List, name string, text func() ([]byte, ti
 func (t *tree) newFailed(parent *vnode.List) *vnode.List {
 	dir := t.sp.FailedDir()
 	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, ID: "control/failed", Policy: policyOf(kindFresh, true)},
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/failed"), Policy: policyOf(kindFresh, true)},
 		Tag:  t, Up: parent,
 	}
 	l.Stat = func(context.Context) (vnode.Stat, error) {
@@ -157,7 +157,7 @@ func (t *tree) newFailed(parent *vnode.List) *vnode.List {
 		return out, nil
 	}
 	l.Find = func(_ context.Context, name string) (vnode.Found, error) { return t.findFailed(l, dir, name) }
-	l.Verbs.Unlink = func(_ context.Context, name string) error {
+	l.Verbs = &vnode.Verbs{Unlink: func(_ context.Context, name string) error {
 		if err := t.writable("delete"); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (t *tree) newFailed(parent *vnode.List) *vnode.List {
 			return vnode.NotFound
 		}
 		return err
-	}
+	}}
 	t.place(parent, l)
 	return l
 }
@@ -186,7 +186,7 @@ func (t *tree) findFailed(parent *vnode.List, dir, name string) (vnode.Found, er
 		return vnode.Found{}, vnode.NotFound
 	}
 	f := &vnode.Disk{
-		Base: vnode.Base{Env: t.env, ID: "control/failed/" + name, Policy: policyOf(kindScratch, true), Stat: stat},
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/failed/" + name), Policy: policyOf(kindScratch, true), Stat: stat},
 		Path: path,
 	}
 	t.place(parent, f)

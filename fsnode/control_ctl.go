@@ -21,7 +21,7 @@ const rootHelp = `# commands, one a line:
 func (t *tree) newRootControl(parent *vnode.List) *vnode.File {
 	o := &outcomes{help: rootHelp}
 	f := &vnode.File{
-		Base: vnode.Base{Env: t.env, ID: "control/ctl", Policy: policyOf(kindFresh, true)},
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/ctl"), Policy: policyOf(kindFresh, true)},
 		Read: func(context.Context) ([]byte, error) {
 			b, _ := o.text()
 			return b, nil

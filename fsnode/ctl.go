@@ -82,7 +82,7 @@ func (o *outcomes) text() ([]byte, time.Time) {
 // newControl makes ctl.
 func (s *session) newControl(watched bool) *vnode.File {
 	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("file", "ctl"), Gen: s.gen, Policy: policyOf(kindLive, watched)},
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("file", "ctl")), Gen: s.gen, Policy: policyOf(kindLive, watched)},
 		Read: func(context.Context) ([]byte, error) {
 			b, _ := s.ctl.text()
 			return b, nil

@@ -3,6 +3,7 @@ package fsnode
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -131,116 +132,152 @@ func (v *view) followers(id, which string) []edge {
 	return out
 }
 
-// dagList makes a directory of links below dag/.
-func (s *session) dagList(up *vnode.List, id, ident string, watched bool, list func(*view, dag.Node) []edge) *vnode.List {
-	node := func(ctx context.Context) (*view, dag.Node, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return nil, dag.Node{}, err
-		}
-		n, ok := v.sn.Index.Get(id)
-		if !ok {
-			return nil, dag.Node{}, vnode.Stale
-		}
-		return v, n, nil
-	}
-	l := &vnode.List{Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindGroup, watched)}, Tag: s, Up: up}
-	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, n, err := node(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		st := vnode.Stat{Perm: 0o700, MTime: v.timeOf(n.ID, s.t.now()), UID: v.sn.UID, GID: v.sn.GID}
-		for _, e := range list(v, n) {
-			st.MTime = latest(st.MTime, v.timeOf(e.to, s.t.now()))
-		}
-		return st, nil
-	}
-	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
-		v, n, err := node(ctx)
-		if err != nil {
-			return nil, err
-		}
-		var out []fuse.DirEntry
-		for _, e := range list(v, n) {
-			out = append(out, vnode.LinkEntry(e.name, edgeIdent(ident, e)))
-		}
-		return out, nil
-	}
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		v, n, err := node(ctx)
-		if errors.Is(err, vnode.Stale) {
-			return vnode.Found{}, vnode.NotFound
-		}
-		if err != nil {
-			return vnode.Found{}, err
-		}
-		for _, e := range list(v, n) {
-			if e.name == name {
-				return s.findEdge(l, id, edgeIdent(ident, e), e), nil
-			}
-		}
-		return vnode.Found{}, vnode.NotFound
-	}
-	s.place(l)
-	return l
+// edgeNumber is the inode number of a link.
+func edgeNumber(dir string, e edge) uint64 { return vnode.Ino(dir + "/" + e.name + " -> " + e.target) }
+
+// dagDir is dag/<id>/, or one of the directories in it.
+type dagDir struct {
+	s       *session
+	list    *vnode.List
+	id      string
+	which   string // "", dagChildren or dagCallees
+	watched bool
 }
 
-func edgeIdent(dir string, e edge) string { return dir + "/" + e.name + " -> " + e.target }
+// newDAGDir makes a directory below dag/.
+func (s *session) newDAGDir(up *vnode.List, d *dagDir) *vnode.List {
+	d.s = s
+	d.list = &vnode.List{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(d.ident()), Gen: s.gen,
+		Policy: policyOf(kindGroup, d.watched), Of: d}, Tag: s, Up: up}
+	s.place(d.list)
+	return d.list
+}
+
+func (d *dagDir) ident() string {
+	ident := d.s.ident("dag", render.EscapeName(d.id))
+	if d.which != "" {
+		ident += "/" + d.which
+	}
+	return ident
+}
+
+// node is the directory's node.
+func (d *dagDir) node(ctx context.Context) (*view, dag.Node, error) {
+	v, err := d.s.current(ctx)
+	if err != nil {
+		return nil, dag.Node{}, err
+	}
+	n, ok := v.sn.Index.Get(d.id)
+	if !ok {
+		return nil, dag.Node{}, vnode.Stale
+	}
+	return v, n, nil
+}
+
+// links are the links in the directory.
+func (d *dagDir) links(v *view, n dag.Node) []edge {
+	if d.which != "" {
+		return v.followers(n.ID, d.which)
+	}
+	return v.edges(n)
+}
+
+// Stat tells the attributes: the time is that of the nodes that are shown.
+func (d *dagDir) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, n, err := d.node(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
+	}
+	now := d.s.t.now()
+	st := vnode.Stat{Perm: 0o700, MTime: v.timeOf(n.ID, now), UID: v.sn.UID, GID: v.sn.GID}
+	for _, e := range d.links(v, n) {
+		st.MTime = latest(st.MTime, v.timeOf(e.to, now))
+	}
+	return st, nil
+}
+
+// Entries lists the directory.
+func (d *dagDir) Entries(ctx context.Context) ([]fuse.DirEntry, error) {
+	v, n, err := d.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []fuse.DirEntry
+	ident := d.ident()
+	for _, e := range d.links(v, n) {
+		out = append(out, fuse.DirEntry{Name: e.name, Mode: syscall.S_IFLNK, Ino: edgeNumber(ident, e)})
+	}
+	if d.which == "" {
+		for _, which := range []string{dagChildren, dagCallees} {
+			out = append(out, vnode.DirEntry(which, ident+"/"+which))
+		}
+	}
+	return out, nil
+}
+
+// Find finds a name in the directory.
+func (d *dagDir) Find(ctx context.Context, name string) (vnode.Found, error) {
+	if d.which == "" && (name == dagChildren || name == dagCallees) {
+		if sub := knownList(d.list, name); sub != nil {
+			return vnode.Found{Node: sub}, nil
+		}
+		return vnode.Found{Node: d.s.newDAGDir(d.list, &dagDir{id: d.id, which: name, watched: d.watched})}, nil
+	}
+	v, n, err := d.node(ctx)
+	if errors.Is(err, vnode.Stale) {
+		return vnode.Found{}, vnode.NotFound
+	}
+	if err != nil {
+		return vnode.Found{}, err
+	}
+	for _, e := range d.links(v, n) {
+		if e.name == name {
+			return d.s.findEdge(d, e), nil
+		}
+	}
+	return vnode.Found{}, vnode.NotFound
+}
 
 // findDAGNode returns dag/<id>/.
 func (s *session) findDAGNode(dir *vnode.List, id, name string, watched bool) vnode.Found {
 	if l := knownList(dir, name); l != nil {
 		return vnode.Found{Node: l}
 	}
-	ident := s.ident("dag", name)
-	l := s.dagList(dir, id, ident, watched, func(v *view, n dag.Node) []edge { return v.edges(n) })
-	links, edges := l.Find, l.Entries
-	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
-		out, err := edges(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, which := range []string{dagChildren, dagCallees} {
-			out = append(out, vnode.DirEntry(which, ident+"/"+which))
-		}
-		return out, nil
-	}
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		if name != dagChildren && name != dagCallees {
-			return links(ctx, name)
-		}
-		if sub := knownList(l, name); sub != nil {
-			return vnode.Found{Node: sub}, nil
-		}
-		return vnode.Found{Node: s.dagList(l, id, ident+"/"+name, watched, func(v *view, n dag.Node) []edge { return v.followers(n.ID, name) })}, nil
-	}
+	return vnode.Found{Node: s.newDAGDir(dir, &dagDir{id: id, watched: watched})}
+}
+
+// findEdge returns a link of dag/.
+func (s *session) findEdge(d *dagDir, e edge) vnode.Found {
+	l := &vnode.Link{Base: vnode.Base{Env: s.t.env, Number: edgeNumber(d.ident(), e), Gen: s.gen,
+		Policy: policyOf(kindAsked, true), Of: &dagLink{s, d.id, e.target}}}
+	vnode.Place(context.Background(), &d.list.Inode, l)
 	return vnode.Found{Node: l}
 }
 
-// findEdge returns a link of dag/. It has its node's time.
-func (s *session) findEdge(dir *vnode.List, id, ident string, e edge) vnode.Found {
-	l := &vnode.Link{
-		Base: vnode.Base{Env: s.t.env, ID: ident, Gen: s.gen, Policy: policyOf(kindAsked, true),
-			Stat: func(ctx context.Context) (vnode.Stat, error) {
-				v, err := s.current(ctx)
-				if err != nil {
-					return vnode.Stat{}, err
-				}
-				n, ok := v.sn.Index.Get(id)
-				if !ok {
-					return vnode.Stat{}, vnode.Stale
-				}
-				st := s.stat(v, 0o777, len(e.target))
-				if file, ok := v.sn.Entry(id); ok {
-					st.MTime = nodeTime(n, file, s.t.now())
-				}
-				return st, nil
-			}},
-		Target: func(context.Context) (string, error) { return e.target, nil },
+// dagLink is a link of dag/. It has its node's time.
+type dagLink struct {
+	s          *session
+	id, target string
+}
+
+// Target returns where the link points.
+func (l *dagLink) Target(context.Context) (string, error) { return l.target, nil }
+
+// Stat tells the attributes.
+func (l *dagLink) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, err := l.s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
-	vnode.Place(context.Background(), &dir.Inode, l)
-	return vnode.Found{Node: l}
+	n, ok := v.sn.Index.Get(l.id)
+	if !ok {
+		return vnode.Stat{}, vnode.Stale
+	}
+	st := l.s.stat(v, 0o777, len(l.target))
+	if file, ok := v.sn.Entry(l.id); ok {
+		st.MTime = nodeTime(n, file, l.s.t.now())
+	}
+	return st, nil
 }
 
 // knownDAG returns a function that finds the directories of dag/ that the

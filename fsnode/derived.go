@@ -38,18 +38,6 @@ func (s *session) newDerived(watched bool) *derived {
 	return d
 }
 
-// rows are the table's rows of the derived entries.
-func (d *derived) rows(s *session, open func() bool) vnode.Table {
-	return vnode.Table{
-		{Name: "dag", Found: vnode.Found{Node: d.dag}, Show: open},
-		{Name: "transcript.jsonl", Found: vnode.Found{Node: d.jsonl}, Show: open},
-		{Name: "graph.txt", Found: vnode.Found{Node: d.graph}, Show: open},
-		{Name: "graph.dot", Found: vnode.Found{Node: d.dot}, Show: open},
-		{Name: "context", Found: s.newContext(), Show: open},
-		{Name: "commits", Found: vnode.Found{Node: d.commits}, Show: open},
-	}
-}
-
 // live lists what every change of the session may change.
 func (d *derived) live() []changer { return []changer{d.jsonl, d.graph, d.dot, d.dag} }
 
@@ -66,13 +54,13 @@ func (s *session) newRendered(d *derived, watched bool, name string, text func(*
 		return b, err
 	})
 	f.Version = func() any { return s.v.Load().sn.Version }
-	f.LookupStat = func(ctx context.Context) (vnode.Stat, error) {
+	f.Rare = &vnode.Rare{LookupStat: func(ctx context.Context) (vnode.Stat, error) {
 		v, err := s.current(ctx)
 		if err != nil {
 			return vnode.Stat{}, err
 		}
 		return s.stat(v, 0o400, int(last.Load())), nil
-	}
+	}}
 	return f
 }
 

@@ -43,11 +43,10 @@ func (s *session) newFields(watched bool) *vnode.List {
 		case !f.Writable:
 			return nil, vnode.Immutable
 		}
-		return valueText{read: s.field(l, name, watched).Read, set: func(ctx context.Context, text string) error {
-			return s.t.st.SetField(ctx, s.id, name, text)
-		}}, nil
+		value := &field{s, name}
+		return valueText{read: value.Read, set: value.set}, nil
 	}
-	l.Verbs = h.verbs()
+	l.Verbs = h
 	l.Entries = h.listing(l.Entries)
 	return l
 }
@@ -60,6 +59,9 @@ func (s *session) field(dir *vnode.List, name string, watched bool) *vnode.File 
 	if !ok {
 		f = s.newField(name, watched)
 		vnode.Place(context.Background(), &dir.Inode, f)
+		if s.fields == nil {
+			s.fields = map[string]*vnode.File{}
+		}
 		s.fields[name] = f
 	}
 	return f
@@ -88,45 +90,57 @@ func kindOfField(v *view, name string) kind {
 
 // newField makes fields/<name>: the value and a newline.
 func (s *session) newField(name string, watched bool) *vnode.File {
-	text := func(v *view) ([]byte, bool) {
-		f, ok := v.sn.Field(name)
-		return []byte(f.Text + "\n"), ok && f.Writable
+	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("field", name)), Gen: s.gen,
+		Policy: policyOf(kindOfField(s.v.Load(), name), watched), Of: &field{s, name}}, Whole: true}
+}
+
+// field is a file in fields/.
+type field struct {
+	s    *session
+	name string
+}
+
+func (f *field) text(v *view) (text []byte, writable bool) {
+	x, ok := v.sn.Field(f.name)
+	return []byte(x.Text + "\n"), ok && x.Writable
+}
+
+// Read returns the value and a newline.
+func (f *field) Read(context.Context) ([]byte, error) {
+	b, _ := f.text(f.s.v.Load())
+	return b, nil
+}
+
+// Stat tells the attributes.
+func (f *field) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, err := f.s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
-	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("field", name), Gen: s.gen, Policy: policyOf(kindOfField(s.v.Load(), name), watched)},
-		Read: func(context.Context) ([]byte, error) {
-			b, _ := text(s.v.Load())
-			return b, nil
-		},
-		Whole: true,
+	if _, ok := v.sn.Field(f.name); !ok {
+		return vnode.Stat{}, vnode.Stale
 	}
-	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		if _, ok := v.sn.Field(name); !ok {
-			return vnode.Stat{}, vnode.Stale
-		}
-		perm := uint32(0o400)
-		b, writable := text(v)
-		if writable {
-			perm = 0o600
-		}
-		return s.stat(v, perm, len(b)), nil
+	perm := uint32(0o400)
+	b, writable := f.text(v)
+	if writable {
+		perm = 0o600
 	}
-	value := vnode.Value{
-		Max:   maxValue,
-		Legal: func(text string) bool { return store.LegalField(name, text) },
-		Set: func(ctx context.Context, text string) error {
-			return s.t.st.SetField(ctx, s.id, name, text)
-		},
+	return f.s.stat(v, perm, len(b)), nil
+}
+
+// set sets the field.
+func (f *field) set(ctx context.Context, text string) error {
+	return f.s.t.st.SetField(ctx, f.s.id, f.name, text)
+}
+
+// Writer begins the writing of a value.
+func (f *field) Writer(ctx context.Context) (vnode.Writer, error) {
+	if err := f.s.writable(ctx); err != nil {
+		return nil, err
 	}
-	f.Writer = s.guarded(func(ctx context.Context) (vnode.Writer, error) {
-		if _, writable := text(s.v.Load()); !writable {
-			return nil, vnode.Immutable
-		}
-		return value.Writer(ctx)
-	})
-	return f
+	if _, writable := f.text(f.s.v.Load()); !writable {
+		return nil, vnode.Immutable
+	}
+	legal := func(text string) bool { return store.LegalField(f.name, text) }
+	return vnode.Value{Max: maxValue, Legal: legal, Set: f.set}.Writer(ctx)
 }

@@ -22,7 +22,7 @@ const (
 // newHead makes head, the link to the active head's node.
 func (s *session) newHead(watched bool) *vnode.Link {
 	l := &vnode.Link{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("file", "head"), Gen: s.gen, Policy: policyOf(kindLive, watched)},
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("file", "head")), Gen: s.gen, Policy: policyOf(kindLive, watched)},
 		Target: func(context.Context) (string, error) {
 			if t, ok := s.v.Load().headTarget(); ok {
 				return t, nil
@@ -56,7 +56,7 @@ func (f *sessionFiles) findHead(s *session) vnode.Found {
 	}
 	target, _ := s.v.Load().headTarget()
 	l := &vnode.Link{
-		Base:   vnode.Base{Env: s.t.env, ID: s.ident("head", target), Gen: s.gen, Stat: s.headStat},
+		Base:   vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("head", target)), Gen: s.gen, Stat: s.headStat},
 		Target: func(context.Context) (string, error) { return target, nil },
 	}
 	s.place(l)

@@ -38,7 +38,7 @@ func (s *session) newMessages(watched bool) *vnode.List {
 			return there
 		})
 	}
-	l.Verbs = h.verbs()
+	l.Verbs = h
 	l.Entries = h.listing(l.Entries)
 	return l
 }
@@ -128,51 +128,75 @@ func (s *session) findMessage(dir *vnode.List, name string, watched bool) (vnode
 		sl = &slot{file: s.newMessage(name, s.v.Load().sn.Editable(n.ID), watched)}
 		sl.pos, _ = messagePos(name)
 		vnode.Place(context.Background(), &dir.Inode, sl.file)
+		if s.slots == nil {
+			s.slots = map[string]*slot{}
+		}
 		s.slots[name] = sl
 	}
 	return vnode.Found{Node: sl.file}, nil
 }
 
-// newMessage makes messages/<k>-<role>-<id>.md. Off the active branch it is
-// stale: the VFS then walks the path again and finds no such name.
+// newMessage makes messages/<k>-<role>-<id>.md.
 func (s *session) newMessage(name string, editable, watched bool) *vnode.File {
-	kind, perm := kindMessage, uint32(0o400)
+	kind := kindMessage
 	if editable {
-		kind, perm = kindEditable, 0o600
+		kind = kindEditable
 	}
-	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("message", name), Gen: s.gen, Policy: policyOf(kind, watched)},
-		Version: func() any {
-			_, e, ok := s.v.Load().message(name)
-			if !ok {
-				return nil
-			}
-			return e
-		},
+	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("message", name)), Gen: s.gen,
+		Policy: policyOf(kind, watched), Of: &message{s, name, editable}}}
+}
+
+// message is a file in messages/. Off the active branch it is stale: the VFS
+// then walks the path again and finds no such name.
+type message struct {
+	s        *session
+	name     string
+	editable bool
+}
+
+// Version differs whenever the message's file does.
+func (m *message) Version() any {
+	_, e, ok := m.s.v.Load().message(m.name)
+	if !ok {
+		return nil
 	}
-	f.Read = func(context.Context) ([]byte, error) {
-		v := s.v.Load()
-		_, e, ok := v.message(name)
-		if !ok {
-			return nil, vnode.Stale
-		}
-		return v.sn.TextOfFile(e.File)
+	return e
+}
+
+// Read returns the message's text.
+func (m *message) Read(context.Context) ([]byte, error) {
+	v := m.s.v.Load()
+	_, e, ok := v.message(m.name)
+	if !ok {
+		return nil, vnode.Stale
 	}
-	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		n, e, ok := v.message(name)
-		if !ok {
-			return vnode.Stat{}, vnode.Stale
-		}
-		st := s.stat(v, perm, int(e.TextLen))
-		st.MTime = nodeTime(n, e, s.t.now())
-		return st, nil
+	return v.sn.TextOfFile(e.File)
+}
+
+// Stat tells the attributes, with the node's time.
+func (m *message) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, err := m.s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
-	if editable {
-		f.Writer = s.newDocument(s.id+"-messages-"+name, func(ctx context.Context) (target, error) { return s.newEdit(ctx, name) })
+	n, e, ok := v.message(m.name)
+	if !ok {
+		return vnode.Stat{}, vnode.Stale
 	}
-	return f
+	perm := uint32(0o400)
+	if m.editable {
+		perm = 0o600
+	}
+	st := m.s.stat(v, perm, int(e.TextLen))
+	st.MTime = nodeTime(n, e, m.s.t.now())
+	return st, nil
+}
+
+// Writer begins an edit.
+func (m *message) Writer(ctx context.Context) (vnode.Writer, error) {
+	if !m.editable {
+		return nil, vnode.Immutable
+	}
+	begin := func(ctx context.Context) (target, error) { return m.s.newEdit(ctx, m.name) }
+	return m.s.newDocument(m.s.id+"-messages-"+m.name, begin)(ctx)
 }

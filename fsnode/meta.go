@@ -185,9 +185,9 @@ func (s *session) newMeta(watched bool) *vnode.File {
 	f := s.newText(watched, "meta.json", 0o600, func(v *view) ([]byte, error) { return v.sn.MetaJSON(), nil })
 	f.Policy = policyOf(kindWritable, watched)
 	f.Read = metaText{s: s}.shown
-	f.Served = func(ctx context.Context, raw []byte) {
+	f.Rare = &vnode.Rare{Served: func(ctx context.Context, raw []byte) {
 		s.t.seen.note(s.id, seenText{who: processOf(ctx), text: raw})
-	}
+	}}
 	f.Writer = s.newDocument(s.id+"-meta.json", func(context.Context) (target, error) { return &metaText{s: s}, nil })
 	return f
 }

@@ -26,7 +26,7 @@ func (s *session) newNodes(watched bool) *vnode.List {
 			return there
 		})
 	}
-	l.Verbs = vnode.Verbs{Rename: s.renameNode}
+	l.Verbs = &vnode.Verbs{Rename: s.renameNode}
 	return l
 }
 
@@ -53,7 +53,7 @@ func (s *session) newHistory(watched bool) *vnode.List {
 // view. Its Find and its verbs are the caller's.
 func (s *session) newList(watched bool, name string, list func(context.Context, *view) ([]fuse.DirEntry, error)) *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("dir", name), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.dirOf},
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("dir", name)), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.dirOf},
 		Tag:  s, Up: s.dir,
 	}
 	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
@@ -93,48 +93,63 @@ func (s *session) findNode(dir *vnode.List, name string, watched bool) (vnode.Fo
 	if !ok {
 		f = s.newNode(file, watched)
 		vnode.Place(context.Background(), &dir.Inode, f)
+		if s.nodes == nil {
+			s.nodes = map[string]*vnode.File{}
+		}
 		s.nodes[file] = f
 	}
 	return vnode.Found{Node: f}, nil
 }
 
-// newNode makes nodes/<n>.md. The active head's can be opened for writing, as
-// a write to head reaches it.
+// newNode makes nodes/<n>.md.
 func (s *session) newNode(file string, watched bool) *vnode.File {
-	f := &vnode.File{
-		Base:    vnode.Base{Env: s.t.env, ID: s.ident("node", file), Gen: s.gen, Policy: policyOf(kindNode, watched)},
-		Read:    func(context.Context) ([]byte, error) { return s.v.Load().sn.TextOfFile(file) },
-		Version: func() any { return s.v.Load().version(file) },
+	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("node", file)), Gen: s.gen,
+		Policy: policyOf(kindNode, watched), Of: &nodeText{s, file}}}
+}
+
+// nodeText is a file in nodes/. The active head's can be opened for writing, as
+// a write to head reaches it.
+type nodeText struct {
+	s    *session
+	file string
+}
+
+// Read returns the node's text.
+func (n *nodeText) Read(context.Context) ([]byte, error) { return n.s.v.Load().sn.TextOfFile(n.file) }
+
+// Version differs whenever the node's file does.
+func (n *nodeText) Version() any { return n.s.v.Load().version(n.file) }
+
+// Stat tells the attributes, with the node's time.
+func (n *nodeText) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, err := n.s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
-	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		e, ok := v.node(file)
-		if !ok {
-			return vnode.Stat{}, vnode.Stale
-		}
-		perm := uint32(0o400)
-		if e.NodeID == v.sn.Head {
-			perm = 0o600
-		}
-		st := s.stat(v, perm, int(e.TextLen))
-		n, _ := v.sn.Index.Get(e.NodeID)
-		st.MTime = nodeTime(n, e.Entry, s.t.now())
-		return st, nil
+	e, ok := v.node(n.file)
+	if !ok {
+		return vnode.Stat{}, vnode.Stale
 	}
-	f.Writer = func(ctx context.Context) (vnode.Writer, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if e, ok := v.node(file); !ok || e.NodeID != v.sn.Head {
-			return nil, vnode.Immutable
-		}
-		return s.guarded(s.writeHead().Writer)(ctx)
+	perm := uint32(0o400)
+	if e.NodeID == v.sn.Head {
+		perm = 0o600
 	}
-	return f
+	st := n.s.stat(v, perm, int(e.TextLen))
+	node, _ := v.sn.Index.Get(e.NodeID)
+	st.MTime = nodeTime(node, e.Entry, n.s.t.now())
+	return st, nil
+}
+
+// Writer begins a move of the head.
+func (n *nodeText) Writer(ctx context.Context) (vnode.Writer, error) {
+	v, err := n.s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if e, ok := v.node(n.file); !ok || e.NodeID != v.sn.Head {
+		return nil, vnode.Immutable
+	}
+	return n.s.guarded(n.s.writeHead().Writer)(ctx)
 }
 
 // version is a value that differs whenever a history file does.
@@ -156,6 +171,9 @@ func (s *session) findRecord(dir *vnode.List, file string, watched bool) (vnode.
 	if !ok {
 		f = s.newRecord(file, watched)
 		vnode.Place(context.Background(), &dir.Inode, f)
+		if s.records == nil {
+			s.records = map[string]*vnode.File{}
+		}
 		s.records[file] = f
 	}
 	return vnode.Found{Node: f}, nil
@@ -163,26 +181,39 @@ func (s *session) findRecord(dir *vnode.List, file string, watched bool) (vnode.
 
 // newRecord makes history/<n>.json.
 func (s *session) newRecord(file string, watched bool) *vnode.File {
-	f := &vnode.File{
-		Base:    vnode.Base{Env: s.t.env, ID: s.ident("history", file), Gen: s.gen, Policy: policyOf(kindRecord, watched)},
-		Read:    func(context.Context) ([]byte, error) { return s.v.Load().sn.Raw(file) },
-		Version: func() any { return s.v.Load().version(file) },
-	}
-	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		e, ok := v.sn.EntryByFile(file)
-		if !ok {
-			return vnode.Stat{}, vnode.Stale
-		}
-		st := s.stat(v, 0o400, int(e.Size))
-		st.MTime = e.MTime
-		return st, nil
-	}
-	return f
+	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("history", file)), Gen: s.gen,
+		Policy: policyOf(kindRecord, watched), Of: &nodeRecord{s, file}}}
 }
+
+// nodeRecord is a file in history/.
+type nodeRecord struct {
+	s    *session
+	file string
+}
+
+// Read returns the file's bytes.
+func (r *nodeRecord) Read(context.Context) ([]byte, error) { return r.s.v.Load().sn.Raw(r.file) }
+
+// Version differs whenever the file does.
+func (r *nodeRecord) Version() any { return r.s.v.Load().version(r.file) }
+
+// Stat tells the attributes, with the time that the file has on the disk.
+func (r *nodeRecord) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, err := r.s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
+	}
+	e, ok := v.sn.EntryByFile(r.file)
+	if !ok {
+		return vnode.Stat{}, vnode.Stale
+	}
+	st := r.s.stat(v, 0o400, int(e.Size))
+	st.MTime = e.MTime
+	return st, nil
+}
+
+// Writer refuses.
+func (r *nodeRecord) Writer(context.Context) (vnode.Writer, error) { return nil, vnode.Immutable }
 
 // renameNode moves the head to a node that is renamed onto head, and names a
 // node that is renamed into branch/. The node file stays where it was.

@@ -31,13 +31,16 @@ const (
 // long is how long the kernel keeps what it is notified about.
 const long = time.Hour
 
+// kept is long, in a policy.
+const kept = vnode.Span(long / time.Second)
+
 // policyOf is the table of what the kernel may keep of each kind of entry.
 //
 // Attributes that come with a name may be kept where a barrier on the name's
 // directory comes before every notification about them: while the kernel is
 // being told of an inode for the first time, a notification about it finds
 // nothing, and the old size would stay. A file that tells an estimate with its
-// name is never kept so, see vnode.Base.LookupStat.
+// name is never kept so, see vnode.Rare.
 //
 // Moves marks the names that a rename of the kernel's can take away although
 // they stay (after a rename onto head the node's own dentry answers to "head",
@@ -49,15 +52,15 @@ func policyOf(k kind, watched bool) vnode.Policy {
 	}
 	switch k {
 	case kindConstant, kindLive, kindRecord, kindMessage, kindBranchLink, kindCommit:
-		return vnode.Policy{Entry: long, Lookup: long, Attr: long, Keep: true}
+		return vnode.Policy{Entry: kept, Lookup: kept, Attr: kept, Keep: true}
 	case kindDirectory, kindSession:
-		return vnode.Policy{Entry: long, Lookup: long, Attr: long}
+		return vnode.Policy{Entry: kept, Lookup: kept, Attr: kept}
 	case kindNode, kindWritable, kindEditable:
-		return vnode.Policy{Entry: long, Moves: true, Lookup: long, Attr: long, Keep: true}
+		return vnode.Policy{Entry: kept, Moves: true, Lookup: kept, Attr: kept, Keep: true}
 	case kindBranch, kindGroup:
-		return vnode.Policy{Entry: long, Moves: true, Lookup: long, Attr: long}
+		return vnode.Policy{Entry: kept, Moves: true, Lookup: kept, Attr: kept}
 	case kindFresh:
-		return vnode.Policy{Entry: long}
+		return vnode.Policy{Entry: kept}
 	case kindScratch, kindAsked:
 		return vnode.Policy{}
 	}

@@ -56,13 +56,18 @@ func (r *reaper) run() {
 	}
 	r.mu.Unlock()
 	r.t.meter.tidier.released(len(ripe))
+	released := map[uint64]bool{}
 	for _, s := range ripe {
 		// A session in use is told of again when the kernel lets go of it; one
 		// that is not listed any more may have been told of already.
-		if !s.release(false) && (s.gone.Load() || !s.dir.InUse()) {
+		switch {
+		case s.release(false):
+			released[s.gen] = true
+		case s.gone.Load() || !s.dir.InUse():
 			r.add(s)
 		}
 	}
+	r.t.texts.forget(released)
 }
 
 // close releases everything.

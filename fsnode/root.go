@@ -13,7 +13,7 @@ import (
 // newRoot makes the root directory and what stands directly in it, and
 // returns the filesystem. Nothing is served before the table is filled.
 func (t *tree) newRoot(opt fuse.MountOptions) fuse.RawFileSystem {
-	t.root = &vnode.List{Base: vnode.Base{Env: t.env, ID: "root", Policy: policyOf(kindDirectory, true), Stat: t.rootStat}, Tag: t}
+	t.root = &vnode.List{Base: vnode.Base{Env: t.env, Number: vnode.Ino("root"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat}, Tag: t}
 	raw := vnode.NewFS(t.root, opt)
 	t.active, t.archived = t.newSessions("sessions", false), t.newSessions("archived", true)
 	t.index = t.newIndex()
@@ -43,7 +43,7 @@ func (t *tree) rootStat(context.Context) (vnode.Stat, error) {
 // newConstant makes a file of the root that never changes.
 func (t *tree) newConstant(name, text string) *vnode.File {
 	f := &vnode.File{
-		Base: vnode.Base{Env: t.env, ID: "root/" + name, Policy: policyOf(kindConstant, true),
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/" + name), Policy: policyOf(kindConstant, true),
 			Stat: func(context.Context) (vnode.Stat, error) {
 				return vnode.Stat{Perm: 0o400, Size: int64(len(text)), MTime: t.made, UID: t.uid, GID: t.gid}, nil
 			}},
@@ -86,7 +86,7 @@ func (t *tree) newIndex() *vnode.File {
 		defer t.mu.Unlock()
 		return vnode.Stat{Perm: 0o400, Size: int64(size), MTime: t.indexAt, UID: t.uid, GID: t.gid}
 	}
-	f := &vnode.File{Base: vnode.Base{Env: t.env, ID: "root/index.json", Policy: policyOf(kindLive, true)}, Read: text, Whole: true}
+	f := &vnode.File{Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/index.json"), Policy: policyOf(kindLive, true)}, Read: text, Whole: true}
 	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
 		b, err := text(ctx)
 		return stat(len(b)), err
@@ -96,9 +96,9 @@ func (t *tree) newIndex() *vnode.File {
 		defer t.mu.Unlock()
 		return t.indexGen
 	}
-	f.LookupStat = func(context.Context) (vnode.Stat, error) {
+	f.Rare = &vnode.Rare{LookupStat: func(context.Context) (vnode.Stat, error) {
 		return stat(int(c.size.Load())), nil // an estimate, which is not kept: see policyOf
-	}
+	}}
 	t.place(t.root, f)
 	return f
 }

@@ -48,16 +48,17 @@ type target interface {
 }
 
 func (s *session) newShelf(dir *vnode.List, name string) *shelf {
-	h := &shelf{s: s, dir: dir, name: name, items: map[string]*scratch{}}
+	s.top() // comes first
+	h := &shelf{s: s, dir: dir, name: name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shelves = append(s.shelves, h)
 	return h
 }
 
-// verbs are what can be done in a directory with a shelf.
-func (h *shelf) verbs() vnode.Verbs {
-	return vnode.Verbs{Symlink: h.symlink, Unlink: h.unlink, Create: h.makeFile, Rename: h.rename, Exchange: h.exchange}
+// Verbs are what can be done in a directory with a shelf.
+func (h *shelf) Verbs() *vnode.Verbs {
+	return &vnode.Verbs{Symlink: h.symlink, Unlink: h.unlink, Create: h.makeFile, Rename: h.rename, Exchange: h.exchange}
 }
 
 // listing is a directory's listing with the shelf's behind it.
@@ -119,6 +120,9 @@ func (h *shelf) put(op, name string, c *scratch, replace bool) error {
 		h.s.mu.Unlock()
 		return &store.Error{Code: store.NoSpace, Op: op, Session: h.s.id, Ref: name, Err: errors.New("too many scratch files")}
 	}
+	if h.items == nil {
+		h.items = map[string]*scratch{}
+	}
 	h.items[name] = c
 	h.s.mu.Unlock()
 	c.setNamed(true, h.hint(name))
@@ -163,7 +167,7 @@ func (t *tree) serial() string {
 
 // base is what the nodes of scratch files and links have in common.
 func (h *shelf) base(c *scratch) vnode.Base {
-	return vnode.Base{Env: h.s.t.env, ID: h.s.ident("scratch", h.s.t.serial()), Gen: h.s.gen,
+	return vnode.Base{Env: h.s.t.env, Number: vnode.Ino(h.s.ident("scratch", h.s.t.serial())), Gen: h.s.gen,
 		Policy: policyOf(kindScratch, true), Stat: c.stat}
 }
 
@@ -187,7 +191,7 @@ func (h *shelf) makeFile(ctx context.Context, name string, flags, mode uint32) (
 	if err := h.s.writable(holdingAny(ctx)); err != nil {
 		return vnode.Found{}, err
 	}
-	if there, err := h.dir.Find(holdingAny(ctx), name); err == nil { // since the kernel looked
+	if there, err := h.dir.Look(holdingAny(ctx), name); err == nil { // since the kernel looked
 		if flags&syscall.O_EXCL != 0 {
 			return vnode.Found{}, &store.Error{Code: store.Exists, Op: "create", Session: h.s.id, Ref: name}
 		}
@@ -255,7 +259,7 @@ func (s *session) clearScratch() {
 		for _, c := range h.items {
 			all = append(all, c)
 		}
-		h.items = map[string]*scratch{}
+		h.items = nil
 	}
 	s.mu.Unlock()
 	for _, c := range all {

@@ -26,6 +26,7 @@ func (h *shelf) shelfOf(to *vnode.List) (*shelf, error) {
 	if !ok {
 		return nil, vnode.Immutable
 	}
+	other.top()
 	other.mu.Lock()
 	shelves := other.shelves
 	other.mu.Unlock()

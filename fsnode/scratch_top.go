@@ -10,27 +10,30 @@ import (
 
 // newTop makes the shelf of the session's own directory, where a link that is
 // made or renamed onto head moves the head.
-func (s *session) newTop() {
-	h := s.newShelf(s.dir, "")
-	h.ours = s.ours
-	h.target = s.topTarget
+func (s *session) newTop() *shelf {
+	h := &shelf{s: s, dir: s.dir, ours: s.ours, target: s.topTarget}
 	h.create = func(ctx context.Context, name string) (vnode.Found, error) {
 		if name != "head" {
 			return vnode.Found{}, h.refuseName("create", name)
 		}
 		return s.createHead(), nil
 	}
-	s.dir.Verbs = h.verbs()
-	s.dir.Verbs.Symlink = s.symlink
+	return h
 }
 
 // top is the shelf of the session's own directory.
-func (s *session) top() *shelf { return s.shelves[0] }
+func (s *session) top() *shelf {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.shelves) == 0 {
+		s.shelves = []*shelf{s.newTop()}
+	}
+	return s.shelves[0]
+}
 
 // ours reports whether a name has the form of one of the session's own.
 func (s *session) ours(name string) bool {
-	f := s.files.Load()
-	return f != nil && f.table.Has(name)
+	return s.files.Load() != nil && s.t.hasFixed(name)
 }
 
 // topTarget is the writing side of a file in the session's directory.
@@ -48,7 +51,7 @@ func (s *session) topTarget(ctx context.Context, name string) (target, error) {
 	case name == "head":
 		return valueText{set: s.writeHead().Set, read: func(context.Context) ([]byte, error) { return nil, vnode.Immutable }}, nil
 	}
-	if _, err := f.table.Find(ctx, name); err == nil {
+	if _, err := s.findFixed(f, name); err == nil {
 		return nil, vnode.Immutable
 	}
 	return nil, vnode.NotFound
@@ -85,7 +88,7 @@ func (s *session) symlink(ctx context.Context, target, name string) (vnode.Found
 // a name for no longer than it takes to open it.
 func (s *session) createHead() vnode.Found {
 	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, ID: s.ident("create", s.t.serial()), Gen: s.gen, Policy: policyOf(kindScratch, true),
+		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("create", s.t.serial())), Gen: s.gen, Policy: policyOf(kindScratch, true),
 			Stat: func(context.Context) (vnode.Stat, error) { return s.stat(s.v.Load(), 0o600, 0), nil }},
 		Read:   func(context.Context) ([]byte, error) { return nil, nil },
 		Writer: s.guarded(s.writeHead().Writer),

@@ -58,19 +58,38 @@ func (s *session) ident(kind, name string) string {
 func newSession(t *tree, id, name string, gen uint64) *session {
 	s := &session{
 		t: t, id: id, gen: gen,
-		slots: map[string]*slot{}, nodes: map[string]*vnode.File{}, records: map[string]*vnode.File{},
-		fields: map[string]*vnode.File{}, branches: map[string]*branchDir{}, missed: map[goneName]bool{},
 	}
 	s.dir = &vnode.List{
-		Base: vnode.Base{Env: t.env, ID: sessionIdent(id), Gen: gen, Policy: policyOf(kindSession, true), Stat: s.dirStat},
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino(sessionIdent(id)), Gen: gen, Policy: policyOf(kindSession, true), Of: sessionDir{s}},
 		Tag:  s, Up: t.active,
-		Entries: s.entries, Find: s.find,
-		Forgot: func() { t.reaper.add(s) },
 	}
 	s.ctl.help = ctlHelp
-	s.newTop()
 	vnode.Place(context.Background(), &t.active.Inode, s.dir)
 	return s
+}
+
+// sessionDir tells of a session's directory.
+type sessionDir struct{ s *session }
+
+// Stat tells the attributes.
+func (d sessionDir) Stat(ctx context.Context) (vnode.Stat, error) { return d.s.dirStat(ctx) }
+
+// Entries lists the directory.
+func (d sessionDir) Entries(ctx context.Context) ([]fuse.DirEntry, error) { return d.s.entries(ctx) }
+
+// Find finds a name in the directory.
+func (d sessionDir) Find(ctx context.Context, name string) (vnode.Found, error) {
+	return d.s.find(ctx, name)
+}
+
+// Forgot has the session released, if the kernel has let go of it.
+func (d sessionDir) Forgot() { d.s.t.reaper.add(d.s) }
+
+// Verbs are what can be done to the names in the directory.
+func (d sessionDir) Verbs() *vnode.Verbs {
+	v := d.s.top().Verbs()
+	v.Symlink = d.s.symlink
+	return v
 }
 
 // dirStat answers from the listing alone: `ls -l sessions` opens nothing.
@@ -190,9 +209,9 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 		r.listings = append(r.listings, s.dir)
 		// Which of the names went is not worth finding out: it happens when a
 		// session is damaged or mended, and a name that stays is asked again.
-		for _, row := range f.table {
-			if row.Show != nil {
-				r.gone = append(r.gone, goneName{s.dir, row.Name})
+		for _, e := range s.t.fixed {
+			if e.show != nil {
+				r.gone = append(r.gone, goneName{s.dir, e.name})
 			}
 		}
 	}
@@ -291,6 +310,9 @@ func (s *session) miss(dir *vnode.List, name string, there func(*view) bool) (vn
 	if len(s.missed) >= maxMissedHere || there(s.v.Load()) {
 		return vnode.Found{}, vnode.NotFound
 	}
+	if s.missed == nil {
+		s.missed = map[goneName]bool{}
+	}
 	s.missed[goneName{dir, name}] = true
 	return vnode.Found{Absent: long}, vnode.NotFound
 }
@@ -318,10 +340,7 @@ func (s *session) entries(ctx context.Context) ([]fuse.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := f.table.Entries(ctx)
-	if err != nil {
-		return nil, err
-	}
+	out := s.listFixed(f)
 	for i := range out {
 		if out[i].Name == "head" {
 			out[i] = f.findHead(s).Entry("head")
@@ -336,13 +355,13 @@ func (s *session) find(ctx context.Context, name string) (vnode.Found, error) {
 	if err != nil {
 		return vnode.Found{}, err
 	}
-	found, err := f.table.Find(ctx, name)
+	found, err := s.findFixed(f, name)
 	if err != nil {
 		if found, err = s.top().find(name); err == nil {
 			return found, nil
 		}
 		return s.miss(s.dir, name, func(*view) bool {
-			_, err := f.table.Find(ctx, name)
+			_, err := s.findFixed(f, name)
 			return err == nil
 		})
 	}

@@ -3,8 +3,11 @@ package fsnode
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
 )
@@ -13,17 +16,16 @@ import (
 // each role, whatever it shows at the moment.
 type sessionFiles struct {
 	watched bool
-	table   vnode.Table
 
 	head                                        *vnode.Link
 	headID, meta, transcript, problems, control *vnode.File
 	messages, branches, nodes, history          *vnode.List
 	fields, appends                             *vnode.List
+	attachments, work, context                  vnode.Found
 	derived                                     *derived
 }
 
-// newFiles makes the fixed entries, placed, in the order of
-// docs/filesystem.md.
+// newFiles makes the fixed entries, placed.
 func (s *session) newFiles(watched bool) *sessionFiles {
 	f := &sessionFiles{watched: watched}
 	f.head = s.newHead(watched)
@@ -39,34 +41,78 @@ func (s *session) newFiles(watched bool) *sessionFiles {
 	f.appends = s.newAppends(watched)
 	f.control = s.newControl(watched)
 	f.derived = s.newDerived(watched)
-	attachments, work := s.newReal()
-	open := s.when(func(v *view) bool { return v.sn.Openable })
-	f.table = vnode.Table{
-		{Name: "head", Found: vnode.Found{Node: f.head}, Show: s.when(func(v *view) bool {
-			_, ok := v.headTarget()
-			return ok && v.sn.Openable
-		})},
-		{Name: "head_id", Found: vnode.Found{Node: f.headID}, Show: open},
-		{Name: "messages", Found: vnode.Found{Node: f.messages}, Show: open},
-		{Name: "branch", Found: vnode.Found{Node: f.branches}, Show: open},
-		{Name: "nodes", Found: vnode.Found{Node: f.nodes}, Show: open},
-		{Name: "history", Found: vnode.Found{Node: f.history}},
-		{Name: "fields", Found: vnode.Found{Node: f.fields}, Show: open},
-		{Name: "meta.json", Found: vnode.Found{Node: f.meta}, Show: s.when(func(v *view) bool { return v.sn.MetaJSON() != nil })},
-		{Name: "transcript.md", Found: vnode.Found{Node: f.transcript}, Show: open},
-		{Name: "problems.txt", Found: vnode.Found{Node: f.problems}, Show: s.when(func(v *view) bool { return len(v.sn.Problems) > 0 })},
-		{Name: "append", Found: vnode.Found{Node: f.appends}, Show: open},
-		{Name: "ctl", Found: vnode.Found{Node: f.control}, Show: open},
-		{Name: "attachments", Found: attachments, Show: open},
-		{Name: "workdir", Found: work, Show: open},
-	}
-	f.table = append(f.table, f.derived.rows(s, open)...)
+	f.attachments, f.work = s.newReal()
+	f.context = s.newContext()
 	return f
 }
 
-// when makes a condition on the current view.
-func (s *session) when(cond func(*view) bool) func() bool {
-	return func() bool { return cond(s.v.Load()) }
+// fixedEntry is a fixed entry of every session's directory.
+type fixedEntry struct {
+	name string
+	show func(*view) bool // whether it is there; nil: always
+	node func(*sessionFiles) vnode.Found
+}
+
+// fixedEntries are the fixed entries in the order of docs/filesystem.md: one
+// table for all sessions.
+func fixedEntries() []fixedEntry {
+	open := func(v *view) bool { return v.sn.Openable }
+	of := func(get func(*sessionFiles) vnode.Node) func(*sessionFiles) vnode.Found {
+		return func(f *sessionFiles) vnode.Found { return vnode.Found{Node: get(f)} }
+	}
+	return []fixedEntry{
+		{"head", func(v *view) bool {
+			_, ok := v.headTarget()
+			return ok && v.sn.Openable
+		}, of(func(f *sessionFiles) vnode.Node { return f.head })},
+		{"head_id", open, of(func(f *sessionFiles) vnode.Node { return f.headID })},
+		{"messages", open, of(func(f *sessionFiles) vnode.Node { return f.messages })},
+		{"branch", open, of(func(f *sessionFiles) vnode.Node { return f.branches })},
+		{"nodes", open, of(func(f *sessionFiles) vnode.Node { return f.nodes })},
+		{"history", nil, of(func(f *sessionFiles) vnode.Node { return f.history })},
+		{"fields", open, of(func(f *sessionFiles) vnode.Node { return f.fields })},
+		{"meta.json", func(v *view) bool { return v.sn.MetaJSON() != nil }, of(func(f *sessionFiles) vnode.Node { return f.meta })},
+		{"transcript.md", open, of(func(f *sessionFiles) vnode.Node { return f.transcript })},
+		{"problems.txt", func(v *view) bool { return len(v.sn.Problems) > 0 }, of(func(f *sessionFiles) vnode.Node { return f.problems })},
+		{"append", open, of(func(f *sessionFiles) vnode.Node { return f.appends })},
+		{"ctl", open, of(func(f *sessionFiles) vnode.Node { return f.control })},
+		{"attachments", open, func(f *sessionFiles) vnode.Found { return f.attachments }},
+		{"workdir", open, func(f *sessionFiles) vnode.Found { return f.work }},
+		{"dag", open, of(func(f *sessionFiles) vnode.Node { return f.derived.dag })},
+		{"transcript.jsonl", open, of(func(f *sessionFiles) vnode.Node { return f.derived.jsonl })},
+		{"graph.txt", open, of(func(f *sessionFiles) vnode.Node { return f.derived.graph })},
+		{"graph.dot", open, of(func(f *sessionFiles) vnode.Node { return f.derived.dot })},
+		{"context", open, func(f *sessionFiles) vnode.Found { return f.context }},
+		{"commits", open, of(func(f *sessionFiles) vnode.Node { return f.derived.commits })},
+	}
+}
+
+// hasFixed reports whether a name is that of a fixed entry, there at the
+// moment or not.
+func (t *tree) hasFixed(name string) bool {
+	return slices.ContainsFunc(t.fixed, func(e fixedEntry) bool { return e.name == name })
+}
+
+// listFixed lists the fixed entries that are there.
+func (s *session) listFixed(f *sessionFiles) []fuse.DirEntry {
+	v := s.v.Load()
+	out := make([]fuse.DirEntry, 0, len(s.t.fixed))
+	for _, e := range s.t.fixed {
+		if e.show == nil || e.show(v) {
+			out = append(out, e.node(f).Entry(e.name))
+		}
+	}
+	return out
+}
+
+// findFixed returns the fixed entry of a name, if it is there.
+func (s *session) findFixed(f *sessionFiles, name string) (vnode.Found, error) {
+	for _, e := range s.t.fixed {
+		if e.name == name && (e.show == nil || e.show(s.v.Load())) {
+			return e.node(f), nil
+		}
+	}
+	return vnode.Found{}, vnode.NotFound
 }
 
 // place gives a fixed entry its inode, before anybody else can see it.
@@ -88,7 +134,7 @@ func (f *sessionFiles) shown(v *view) [4]bool {
 // newText makes a file of the session whose text is in memory.
 func (s *session) newText(watched bool, name string, perm uint32, text func(*view) ([]byte, error)) *vnode.File {
 	f := &vnode.File{
-		Base:    vnode.Base{Env: s.t.env, ID: s.ident("file", name), Gen: s.gen, Policy: policyOf(kindLive, watched)},
+		Base:    vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("file", name)), Gen: s.gen, Policy: policyOf(kindLive, watched)},
 		Read:    func(context.Context) ([]byte, error) { return text(s.v.Load()) },
 		Whole:   true,
 		Version: func() any { return s.v.Load().sn.Version },
@@ -117,13 +163,13 @@ func (s *session) newTranscript(watched bool) *vnode.File {
 		last.Store(int64(len(b)))
 		return b, err
 	})
-	f.LookupStat = func(ctx context.Context) (vnode.Stat, error) {
+	f.Rare = &vnode.Rare{LookupStat: func(ctx context.Context) (vnode.Stat, error) {
 		v, err := s.current(ctx)
 		if err != nil {
 			return vnode.Stat{}, err
 		}
 		return s.stat(v, 0o400, int(last.Load())), nil
-	}
+	}}
 	return f
 }
 

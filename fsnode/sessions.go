@@ -14,7 +14,7 @@ import (
 // newSessions makes sessions/ or archived/: the sessions of one kind.
 func (t *tree) newSessions(name string, archived bool) *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, ID: "root/" + name, Policy: policyOf(kindDirectory, true)},
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/" + name), Policy: policyOf(kindDirectory, true)},
 		Tag:  t, Up: t.root,
 		Entries: func(context.Context) ([]fuse.DirEntry, error) { return t.entriesOf(archived), nil },
 		Find:    func(_ context.Context, name string) (vnode.Found, error) { return t.find(archived, name) },
@@ -24,17 +24,18 @@ func (t *tree) newSessions(name string, archived bool) *vnode.List {
 		defer t.mu.Unlock()
 		return vnode.Stat{Perm: 0o700, MTime: t.lists[listIndex(archived)].mtime, UID: t.uid, GID: t.gid}, nil
 	}
-	l.Verbs = vnode.Verbs{
+	verbs := &vnode.Verbs{
 		Rmdir: func(ctx context.Context, name string) error {
 			return t.rmdir(holdingMore(ctx, []*vnode.List{l}, t.dirsOf(name)), archived, name)
 		},
 		Rename: t.rename,
 	}
 	if !archived {
-		l.Verbs.Mkdir = func(ctx context.Context, name string) (vnode.Found, error) {
+		verbs.Mkdir = func(ctx context.Context, name string) (vnode.Found, error) {
 			return t.mkdir(holding(ctx, l), name)
 		}
 	}
+	l.Verbs = verbs
 	t.place(t.root, l)
 	return l
 }

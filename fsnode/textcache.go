@@ -5,8 +5,12 @@ import (
 	"sync"
 )
 
-// maxTexts bounds the rendered texts that are kept, in bytes.
-const maxTexts = 32 << 20
+// maxTexts bounds the rendered texts that are kept, in bytes, and restTexts
+// those that are kept while the mount is at rest.
+const (
+	maxTexts  = 32 << 20
+	restTexts = 2 << 20
+)
 
 // textKey names something that was derived from a state of a session.
 type textKey struct {
@@ -64,8 +68,33 @@ func (c *textCache) put(k textKey, value any, size int) {
 		return
 	}
 	c.byKey[k] = c.order.PushFront(&cachedText{k, value, size})
-	for c.size += size; c.size > c.max; {
+	c.size += size
+	c.shrinkLocked(c.max)
+}
+
+// shrinkLocked drops what was used least until no more is kept than a size.
+// Requires c.mu.
+func (c *textCache) shrinkLocked(size int) {
+	for c.size > size {
 		c.drop(c.order.Back())
+	}
+}
+
+// rest drops what is not worth its memory while nobody asks.
+func (c *textCache) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shrinkLocked(restTexts)
+}
+
+// forget drops what is kept of session objects that are no more.
+func (c *textCache) forget(gens map[uint64]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, e := range c.byKey {
+		if gens[k.gen] {
+			c.drop(e)
+		}
 	}
 }
 
@@ -82,8 +111,8 @@ func (c *textCache) text(k textKey, render func() ([]byte, error)) ([]byte, erro
 	}
 	b, err := render()
 	if err == nil {
-		if b == nil {
-			b = []byte{}
+		if b == nil || cap(b)-len(b) > len(b)/8 {
+			b = append(make([]byte, 0, len(b)), b...) // what it grew by is not kept
 		}
 		c.put(k, b, len(b))
 	}

@@ -1,7 +1,9 @@
 package fsnode
 
 import (
+	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync/atomic"
 	"time"
 )
@@ -11,21 +13,29 @@ import (
 // over the tree takes and the kernel's forgetting of it. Go's runtime by itself
 // keeps as much garbage as there is live memory, for good.
 type tidier struct {
+	rest     func() // drops what is kept only as long as somebody may ask; may be nil
 	requests atomic.Int64
 	told     int64 // requests when memory was given back last
 	seen     int64 // requests at the last look
 	armed    atomic.Bool
 	closed   atomic.Bool
+	percent  atomic.Int32 // of garbage, as set last; 0: not set
 }
 
 const (
-	tidyPause = time.Second // without a request: the mount is at rest
-	tidyAfter = 5000        // requests, below which it is not worth it
+	tidyPause = 400 * time.Millisecond // without a request: the mount is at rest
+	tidyAfter = 5000                   // requests, below which it is not worth it
+	tidyPace  = 2048                   // requests between two looks at how large the heap is
+
+	paceGarbage = 12 << 20 // bytes of garbage that are always worth waiting for
+	paceLeast   = 25       // percent of the live heap: less costs too much time
 )
 
 // note counts a request. The first after a rest starts the looking.
 func (t *tidier) note() {
-	t.requests.Add(1)
+	if t.requests.Add(1)%tidyPace == 0 {
+		go t.pace()
+	}
 	if !t.armed.Load() && t.armed.CompareAndSwap(false, true) {
 		time.AfterFunc(tidyPause, t.look)
 	}
@@ -59,9 +69,35 @@ func (t *tidier) look() {
 	}
 	if n-t.told >= tidyAfter {
 		t.told = n
+		if t.rest != nil {
+			t.rest()
+		}
 		debug.FreeOSMemory()
+		t.pace()
 	}
 	t.armed.Store(false)
+}
+
+// pace lets less garbage gather beside a large heap. What stays for long lies
+// between garbage when that is much, and then neither is given back. A process
+// that was told by GOGC how to collect does that.
+func (t *tidier) pace() {
+	if t.closed.Load() || os.Getenv("GOGC") != "" {
+		return
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	percent := garbagePercent(live[0].Value.Uint64())
+	if t.percent.Swap(percent) != percent {
+		debug.SetGCPercent(int(percent))
+	}
+}
+
+// garbagePercent is how much garbage may gather beside a live heap of a size in
+// bytes, in percent of it: a multiple of paceLeast.
+func garbagePercent(live uint64) int32 {
+	percent := 100 * paceGarbage / max(live, 1) / paceLeast * paceLeast
+	return int32(min(max(percent, paceLeast), 100))
 }
 
 // close ends the looking.

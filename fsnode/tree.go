@@ -89,6 +89,7 @@ type tree struct {
 	fresh                  made
 	meter                  meter
 	texts                  *textCache
+	fixed                  []fixedEntry
 	commitTrees            bool // commits/ shows directories
 	follows                bool // the store follows what other processes do
 	maxOpen                int
@@ -135,6 +136,8 @@ func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
 	}
 	t.started = t.now()
 	t.texts = newTextCache(maxTexts, &t.meter)
+	t.meter.tidier.rest = t.texts.rest
+	t.fixed = fixedEntries()
 	var st syscall.Stat_t
 	if err := syscall.Stat(t.st.Root(), &st); err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ type viewDir struct {
 // newViews makes views/ and its directories.
 func (t *tree) newViews() *vnode.List {
 	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, ID: "root/views", Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/views"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
 		Tag:  t, Up: t.root,
 	}
 	t.place(t.root, l)
@@ -107,7 +107,7 @@ func (t *tree) newViews() *vnode.List {
 			policy = policyOf(kindFresh, true) // nobody tells of a project's new name
 		}
 		v := &vnode.List{
-			Base: vnode.Base{Env: t.env, ID: "views/" + k.name, Policy: policy, Stat: t.viewStat(i)},
+			Base: vnode.Base{Env: t.env, Number: vnode.Ino("views/" + k.name), Policy: policy, Stat: t.viewStat(i)},
 			Tag:  t, Up: l,
 			Entries: func(context.Context) ([]fuse.DirEntry, error) { return t.viewEntries(i, ""), nil },
 			Find: func(_ context.Context, name string) (vnode.Found, error) {
@@ -308,7 +308,7 @@ func (t *tree) findViewDir(i int, name string) (vnode.Found, error) {
 		policy = policyOf(kindAsked, true)
 	}
 	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, ID: viewDirIdent(i, name), Policy: policy,
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino(viewDirIdent(i, name)), Policy: policy,
 			Stat: func(context.Context) (vnode.Stat, error) {
 				if !there() {
 					return vnode.Stat{}, vnode.Stale
@@ -346,7 +346,7 @@ func (t *tree) findViewLink(i int, dir, link string) (vnode.Found, error) {
 	}
 	target := up + "sessions/" + t.rows[id].name
 	l := &vnode.Link{
-		Base: vnode.Base{Env: t.env, ID: viewLinkIdent(i, dir, link, id), Policy: policyOf(kindAsked, true),
+		Base: vnode.Base{Env: t.env, Number: vnode.Ino(viewLinkIdent(i, dir, link, id)), Policy: policyOf(kindAsked, true),
 			Stat: func(context.Context) (vnode.Stat, error) {
 				t.mu.Lock()
 				defer t.mu.Unlock()

@@ -57,17 +57,17 @@ func Ino(identity string) uint64 {
 // the object behind it.
 type Policy struct {
 	// Entry is how long the name stays with the object.
-	Entry time.Duration
+	Entry Span
+	// Lookup is how long attributes that came with the name are good. It is 0
+	// for what changes: a change cannot be told about an object while the
+	// kernel is still being given it.
+	Lookup Span
+	// Attr is how long attributes are good that were asked for.
+	Attr Span
 	// Moves tells that the name may be taken away, or come to mean another
 	// object, in a request that keeps the kernel from being told of the name:
 	// Entry is then 0 unless Env.Epoch can have all names asked for again.
 	Moves bool
-	// Lookup is how long attributes that came with the name are good. It is 0
-	// for what changes: a change cannot be told about an object while the
-	// kernel is still being given it.
-	Lookup time.Duration
-	// Attr is how long attributes are good that were asked for.
-	Attr time.Duration
 	// Keep lets pages and link targets stay from one open to the next; who
 	// sets it notifies the kernel of every change.
 	Keep bool

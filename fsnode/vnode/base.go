@@ -49,16 +49,18 @@ type Node interface {
 type Base struct {
 	fs.Inode
 	Env *Env
-	ID  string // identity, see Ino
+	// Number is the inode number, that of an identity: see Ino.
+	Number uint64
 	// Gen tells objects of one identity apart that are not the same: a
 	// session that was removed and one that was created in its place.
 	Gen    uint64
 	Policy Policy
+	// Of, when not nil, tells of the node in the place of its functions.
+	Of Object
 	// Stat tells the attributes. It never waits for more than one small file.
 	Stat func(ctx context.Context) (Stat, error)
-	// LookupStat, when not nil, answers in the place of Stat what comes with
-	// a name; it may be an estimate, and the kernel does not keep it.
-	LookupStat func(ctx context.Context) (Stat, error)
+	// Rare is what few nodes have, or nil.
+	Rare *Rare
 
 	placed atomic.Bool
 }
@@ -70,7 +72,7 @@ func (b *Base) base() *Base { return b }
 // users take: go-fuse does not expect two to do it at once.
 func Place(ctx context.Context, parent *fs.Inode, n Node) *fs.Inode {
 	b := n.base()
-	in := parent.NewInode(ctx, n, fs.StableAttr{Mode: n.fileType(), Ino: Ino(b.ID), Gen: b.Gen})
+	in := parent.NewInode(ctx, n, fs.StableAttr{Mode: n.fileType(), Ino: b.Number, Gen: b.Gen})
 	b.placed.Store(true)
 	return in
 }
@@ -125,7 +127,7 @@ func (b *Base) number() uint64 {
 	if b.placed.Load() && b.IsRoot() {
 		return fuse.FUSE_ROOT_ID
 	}
-	return Ino(b.ID)
+	return b.Number
 }
 
 // path is where the node was last seen, for a record of what failed there.
@@ -148,9 +150,9 @@ func (b *Base) fail(ctx context.Context, op, name string, err error) syscall.Err
 // describe fills the answer to LOOKUP and to what creates a name.
 func describe(ctx context.Context, n Node, out *fuse.EntryOut) error {
 	b := n.base()
-	stat, lookup := b.Stat, b.Policy.Lookup
-	if b.LookupStat != nil {
-		stat, lookup = b.LookupStat, 0
+	stat, lookup := b.stat, b.Policy.Lookup
+	if b.Rare != nil && b.Rare.LookupStat != nil {
+		stat, lookup = b.Rare.LookupStat, 0
 	}
 	st, err := stat(ctx)
 	if err != nil {
@@ -158,7 +160,7 @@ func describe(ctx context.Context, n Node, out *fuse.EntryOut) error {
 	}
 	st.fill(&out.Attr, n.fileType(), b.number())
 	out.SetEntryTimeout(b.Policy.entry(b.Env))
-	out.SetAttrTimeout(lookup)
+	out.SetAttrTimeout(lookup.time())
 	return nil
 }
 
@@ -167,23 +169,23 @@ func (p Policy) entry(env *Env) time.Duration {
 	if p.Moves && env.Epoch == nil {
 		return 0
 	}
-	return p.Entry
+	return p.Entry.time()
 }
 
 func (b *Base) getattr(ctx context.Context, fileType uint32, out *fuse.AttrOut) syscall.Errno {
-	st, err := b.Stat(ctx)
+	st, err := b.stat(ctx)
 	if err != nil {
 		return b.Env.Hush(err)
 	}
 	st.fill(&out.Attr, fileType, b.number())
-	out.SetTimeout(b.Policy.Attr)
+	out.SetTimeout(b.Policy.Attr.time())
 	return 0
 }
 
 // setattr refuses every change of mode and owner that would be one, ignores
 // times, and asks size about a new size.
 func (b *Base) setattr(ctx context.Context, in *fuse.SetAttrIn, fileType uint32, out *fuse.AttrOut, size func(uint64) error) syscall.Errno {
-	st, err := b.Stat(ctx)
+	st, err := b.stat(ctx)
 	if errors.Is(err, Stale) {
 		return b.Env.Hush(err) // a program that saved a message, and sets its mode
 	}
@@ -203,7 +205,7 @@ func (b *Base) setattr(ctx context.Context, in *fuse.SetAttrIn, fileType uint32,
 		if err := size(n); err != nil {
 			return b.fail(ctx, "truncate", "", err)
 		}
-		if _, err := b.Stat(ctx); errors.Is(err, Stale) {
+		if _, err := b.stat(ctx); errors.Is(err, Stale) {
 			// It had the size, and is another message now.
 			st.Size = int64(n)
 			st.fill(&out.Attr, fileType, b.number())

@@ -25,9 +25,6 @@ type File struct {
 	// the text may: a handle then keeps what it has read for as long as it is
 	// the same, so that a large text is not made anew for every page.
 	Version func() any
-	// Served, when not nil, is told which text a handle of a Whole file begins
-	// to read, in the context of the read.
-	Served func(ctx context.Context, text []byte)
 	// Writer begins the writing of one handle. Nil, or an error, refuses an
 	// open for writing.
 	Writer func(ctx context.Context) (Writer, error)
@@ -86,7 +83,7 @@ func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	}
 	h := &handle{f: f, appending: flags&syscall.O_APPEND != 0}
 	if flags&syscall.O_ACCMODE == syscall.O_RDONLY {
-		if _, err := f.Stat(ctx); err != nil {
+		if _, err := f.stat(ctx); err != nil {
 			return nil, 0, f.Env.Hush(err)
 		}
 		if f.Whole {
@@ -97,17 +94,14 @@ func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 		}
 		return h, fuse.FOPEN_NOFLUSH, 0
 	}
-	if f.Writer == nil {
-		return nil, 0, f.fail(ctx, "open", "", Immutable)
-	}
 	ctx, stop := patient(ctx)
 	defer stop()
-	w, err := f.Writer(ctx)
+	w, err := f.writer(ctx)
 	if err != nil {
 		return nil, 0, f.fail(ctx, "open", "", err)
 	}
 	h.w = w
-	h.opened, err = f.Stat(ctx)
+	h.opened, err = f.stat(ctx)
 	if err == nil && flags&syscall.O_TRUNC != 0 {
 		err = w.Truncate(0)
 	}
@@ -122,7 +116,7 @@ func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 // tree any more, because of what a handle wrote, still has those of its open
 // for that handle: programs look at what they have written.
 func (f *File) Getattr(ctx context.Context, fh fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	if _, err := f.Stat(ctx); errors.Is(err, Stale) {
+	if _, err := f.stat(ctx); errors.Is(err, Stale) {
 		if h, ok := fh.(*handle); ok && h.w != nil {
 			h.stat().fill(&out.Attr, syscall.S_IFREG, f.number())
 			return 0
@@ -154,10 +148,7 @@ func (f *File) Setattr(ctx context.Context, fh fs.FileHandle, in *fuse.SetAttrIn
 			defer h.mu.Unlock()
 			return h.w.Truncate(size)
 		}
-		if f.Writer == nil {
-			return Immutable
-		}
-		w, err := f.Writer(ctx)
+		w, err := f.writer(ctx)
 		if err != nil {
 			return err
 		}
@@ -193,16 +184,16 @@ func (f *File) Fsync(ctx context.Context, fh fs.FileHandle, _ uint32) syscall.Er
 
 // text returns the file's text, of this very moment.
 func (h *handle) text(ctx context.Context) ([]byte, error) {
-	if h.f.Version == nil {
-		return h.f.Read(ctx)
+	v, ok := h.f.version()
+	if !ok {
+		return h.f.read(ctx)
 	}
-	v := h.f.Version()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.memo != nil && h.version == v {
 		return h.memo, nil
 	}
-	b, err := h.f.Read(ctx)
+	b, err := h.f.read(ctx)
 	if err != nil {
 		return nil, err
 	}

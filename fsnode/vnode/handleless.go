@@ -38,17 +38,17 @@ type lastText struct {
 }
 
 func (l *lastText) text(ctx context.Context, f *File, piece int) ([]byte, error) {
-	if f.Version == nil {
-		return f.Read(ctx)
+	v, ok := f.version()
+	if !ok {
+		return f.read(ctx)
 	}
-	v := f.Version()
 	l.mu.Lock()
-	b, ok := l.b, l.f == f && l.version == v
+	b, same := l.b, l.f == f && l.version == v
 	l.mu.Unlock()
-	if ok {
+	if same {
 		return b, nil
 	}
-	b, err := f.Read(ctx)
+	b, err := f.read(ctx)
 	if err == nil && len(b) > piece {
 		l.mu.Lock()
 		l.f, l.version, l.b = f, v, b

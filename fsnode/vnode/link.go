@@ -19,7 +19,7 @@ func (l *Link) fileType() uint32 { return syscall.S_IFLNK }
 
 // Readlink answers with the target.
 func (l *Link) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
-	t, err := l.Target(ctx)
+	t, err := l.target(ctx)
 	if err != nil {
 		return nil, l.Env.Hush(err)
 	}

@@ -19,18 +19,14 @@ type List struct {
 	// Up is the directory above, nil for the root. It tells which requests
 	// hold an ancestor of this one.
 	Up *List
-	// Forgot, when not nil, is told that the kernel has let go of the
-	// directory and of everything below it, as it looked a moment ago: a
-	// lookup under way may be handing it out again.
-	Forgot func()
 	// Entries lists the directory in a stable order, without "." and "..".
 	// The slice is not changed afterwards. Inode numbers are those of Find.
 	Entries func(ctx context.Context) ([]fuse.DirEntry, error)
 	// Find returns the node of a name, placed; NotFound when it is not listed.
 	Find func(ctx context.Context, name string) (Found, error)
 
-	// Verbs are what can be done to the names in it.
-	Verbs Verbs
+	// Verbs are what can be done to the names in it; nil refuses all.
+	Verbs Acting
 }
 
 // Found is a node that a directory found: one of this package's kinds, or a
@@ -67,7 +63,7 @@ func (l *List) answer(ctx context.Context, f Found, out *fuse.EntryOut) (*fs.Ino
 		out.Attr = a.Attr
 	}
 	out.SetEntryTimeout(f.Policy.entry(l.Env))
-	out.SetAttrTimeout(f.Policy.Lookup)
+	out.SetAttrTimeout(f.Policy.Lookup.time())
 	return in, nil
 }
 
@@ -76,7 +72,7 @@ func (l *List) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs
 	if len(name) > maxName {
 		return nil, syscall.ENAMETOOLONG
 	}
-	f, err := l.Find(ctx, name)
+	f, err := l.Look(ctx, name)
 	if err != nil {
 		out.SetEntryTimeout(f.Absent)
 		return nil, l.Env.Hush(err)
@@ -90,8 +86,8 @@ func (l *List) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs
 
 // OnForget is called by go-fuse.
 func (l *List) OnForget() {
-	if l.Forgot != nil {
-		l.Forgot()
+	if o, ok := l.Of.(Forgetful); ok {
+		o.Forgot()
 	}
 }
 
@@ -125,7 +121,7 @@ type listing struct {
 
 func (d *listing) Readdirent(ctx context.Context) (*fuse.DirEntry, syscall.Errno) {
 	if !d.taken {
-		list, err := d.l.Entries(ctx)
+		list, err := d.l.entries(ctx)
 		if err != nil {
 			return nil, d.l.fail(ctx, "readdir", "", err)
 		}

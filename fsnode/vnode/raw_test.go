@@ -62,7 +62,7 @@ func newToy(t *testing.T, build func(y *toy) Table) *toy {
 }
 
 func (y *toy) base(id string, perm uint32) Base {
-	return Base{Env: y.env, ID: id, Policy: Policy{Entry: time.Hour, Attr: time.Hour}, Stat: func(context.Context) (Stat, error) {
+	return Base{Env: y.env, Number: Ino(id), Policy: Policy{Entry: For(time.Hour), Attr: For(time.Hour)}, Stat: func(context.Context) (Stat, error) {
 		return Stat{Perm: perm, MTime: toyTime, UID: 12, GID: 34}, nil
 	}}
 }
@@ -70,7 +70,7 @@ func (y *toy) base(id string, perm uint32) Base {
 // file adds a file with a text to a table.
 func (y *toy) file(name, text string, writer func(context.Context) (Writer, error)) Row {
 	f := &File{
-		Base:   Base{Env: y.env, ID: name, Policy: Policy{Entry: time.Hour, Attr: time.Minute, Keep: true}},
+		Base:   Base{Env: y.env, Number: Ino(name), Policy: Policy{Entry: For(time.Hour), Attr: For(time.Minute), Keep: true}},
 		Read:   func(context.Context) ([]byte, error) { return []byte(text), nil },
 		Writer: writer,
 	}

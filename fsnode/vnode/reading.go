@@ -59,10 +59,8 @@ func (h *handle) readWhole(ctx context.Context, dest []byte, off int64) (fuse.Re
 	defer h.mu.Unlock()
 	var as any
 	b, fresh, err := h.reading.at(off, func() ([]byte, error) {
-		if h.f.Version != nil {
-			as = h.f.Version()
-		}
-		return h.f.Read(ctx)
+		as, _ = h.f.version()
+		return h.f.read(ctx)
 	})
 	if err != nil {
 		return nil, err
@@ -72,8 +70,8 @@ func (h *handle) readWhole(ctx context.Context, dest []byte, off int64) (fuse.Re
 		if w, ok := h.w.(servedText); ok {
 			w.Served(b)
 		}
-		if h.f.Served != nil {
-			h.f.Served(ctx, b)
+		if r := h.f.Rare; r != nil && r.Served != nil {
+			r.Served(ctx, b)
 		}
 	}
 	return piece(b, dest, off), nil
@@ -88,13 +86,13 @@ func (h *handle) endReading(ctx context.Context) {
 	if !r.taken {
 		return
 	}
-	if h.f.Version != nil {
-		if h.f.Version() != r.as {
+	if v, ok := h.f.version(); ok {
+		if v != r.as {
 			h.f.AttrChanged()
 		}
 		return
 	}
-	if cur, err := h.f.Read(ctx); err != nil || !bytes.Equal(cur, r.text) {
+	if cur, err := h.f.read(ctx); err != nil || !bytes.Equal(cur, r.text) {
 		h.f.AttrChanged()
 	}
 }

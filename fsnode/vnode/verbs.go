@@ -51,10 +51,10 @@ func (l *List) make(ctx context.Context, op, name string, out *fuse.EntryOut, ve
 // Mkdir makes a directory.
 func (l *List) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	return l.make(ctx, "mkdir", name, out, func(ctx context.Context) (Found, error) {
-		if l.Verbs.Mkdir == nil {
+		if l.verbs().Mkdir == nil {
 			return Found{}, Immutable
 		}
-		return l.Verbs.Mkdir(ctx, name)
+		return l.verbs().Mkdir(ctx, name)
 	})
 }
 
@@ -62,10 +62,10 @@ func (l *List) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.Entry
 // where its meaning is another.
 func (l *List) Symlink(ctx context.Context, target, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	return l.make(ctx, "symlink", name, out, func(ctx context.Context) (Found, error) {
-		if l.Verbs.Symlink == nil {
+		if l.verbs().Symlink == nil {
 			return Found{}, Immutable
 		}
-		return l.Verbs.Symlink(ctx, target, name)
+		return l.verbs().Symlink(ctx, target, name)
 	})
 }
 
@@ -73,11 +73,11 @@ func (l *List) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 func (l *List) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	var f Found
 	in, errno := l.make(ctx, "create", name, out, func(ctx context.Context) (Found, error) {
-		if l.Verbs.Create == nil {
+		if l.verbs().Create == nil {
 			return Found{}, Immutable
 		}
 		var err error
-		f, err = l.Verbs.Create(ctx, name, flags, mode)
+		f, err = l.verbs().Create(ctx, name, flags, mode)
 		return f, err
 	})
 	if errno != 0 {
@@ -106,12 +106,12 @@ func (l *List) Link(ctx context.Context, _ fs.InodeEmbedder, name string, _ *fus
 
 // Unlink removes a name that is not a directory.
 func (l *List) Unlink(ctx context.Context, name string) syscall.Errno {
-	return l.remove(ctx, "unlink", name, l.Verbs.Unlink)
+	return l.remove(ctx, "unlink", name, l.verbs().Unlink)
 }
 
 // Rmdir removes a directory.
 func (l *List) Rmdir(ctx context.Context, name string) syscall.Errno {
-	return l.remove(ctx, "rmdir", name, l.Verbs.Rmdir)
+	return l.remove(ctx, "rmdir", name, l.verbs().Rmdir)
 }
 
 func (l *List) remove(ctx context.Context, op, name string, verb func(context.Context, string) error) syscall.Errno {
@@ -155,14 +155,14 @@ func (l *List) rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 	switch {
 	case !ok:
 		return CrossDevice
-	case flags == unix.RENAME_EXCHANGE && l.Verbs.Exchange != nil:
-		return l.Verbs.Exchange(ctx, name, to.list(), newName)
+	case flags == unix.RENAME_EXCHANGE && l.verbs().Exchange != nil:
+		return l.verbs().Exchange(ctx, name, to.list(), newName)
 	case flags&^unix.RENAME_NOREPLACE != 0:
 		return BadFlags
-	case l.Verbs.Rename == nil:
+	case l.verbs().Rename == nil:
 		return Immutable
 	}
-	return l.Verbs.Rename(ctx, name, to.list(), newName, flags&unix.RENAME_NOREPLACE != 0)
+	return l.verbs().Rename(ctx, name, to.list(), newName, flags&unix.RENAME_NOREPLACE != 0)
 }
 
 var (

@@ -185,7 +185,9 @@ func TestRenameKnowsItsTarget(t *testing.T) {
 	y := newToy(t, func(y *toy) Table {
 		sub := &List{Base: y.base("dir", 0o700), Tag: "dir", Entries: Table{}.Entries, Find: Table{}.Find}
 		Place(context.Background(), &y.root.Inode, sub)
-		y.root.Verbs.Rename = func(_ context.Context, name string, to *List, newName string, noReplace bool) error {
+		verbs := &Verbs{}
+		y.root.Verbs = verbs
+		verbs.Rename = func(_ context.Context, name string, to *List, newName string, noReplace bool) error {
 			got = append(got, fmt.Sprint(name, " ", to.Tag, " ", newName, " ", noReplace))
 			return nil
 		}
@@ -284,7 +286,7 @@ func TestWhatIsMissingIsKeptWhereItNeverComes(t *testing.T) {
 }
 
 func TestNamesThatMoveNeedAnEpoch(t *testing.T) {
-	p, env := Policy{Entry: time.Hour, Moves: true}, &Env{}
+	p, env := Policy{Entry: For(time.Hour), Moves: true}, &Env{}
 	if got := p.entry(env); got != 0 {
 		t.Errorf("without an epoch kept for %v", got)
 	}
@@ -295,7 +297,7 @@ func TestNamesThatMoveNeedAnEpoch(t *testing.T) {
 }
 
 func TestUnplacedNodesAreNotNotified(t *testing.T) {
-	f := &File{Base: Base{ID: "x"}}
+	f := &File{Base: Base{Number: Ino("x")}}
 	f.Changed() // go-fuse would panic
 	f.AttrChanged()
 	f.NameChanged("y")
