@@ -3,14 +3,15 @@ package gitrepo
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
 
-// lateLink is a disk whose links are made and reported as failed, as a network
-// file system does when the answer gets lost.
+// lateLink is a disk on which a file gets the name of a lock and that is reported
+// as failed, as a network file system does when the answer gets lost.
 type lateLink struct{ disk.FS }
 
 func (l lateLink) Link(oldName, newName string) error {
@@ -18,6 +19,13 @@ func (l lateLink) Link(oldName, newName string) error {
 		return err
 	}
 	return &os.LinkError{Op: "link", Old: oldName, New: newName, Err: syscall.EIO}
+}
+
+func (l lateLink) RenameNoReplace(oldName, newName string) error {
+	if err := l.FS.RenameNoReplace(oldName, newName); err != nil || !strings.HasSuffix(newName, lockSuffix) {
+		return err
+	}
+	return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: syscall.EIO}
 }
 
 // TestALinkThatWasMadeIsOurs: the lock that such a link makes is taken, and

@@ -24,7 +24,7 @@ import (
 // A Git lock file says nothing about who made it, so one that a killed process
 // left blocks the repository until somebody removes it by hand. Ours are
 // therefore recorded before they exist: a private file is made, its inode
-// written to .git/sessionfs.lock, and only then linked to the lock's name. The
+// written to .git/sessionfs.lock, and only then given the lock's name. The
 // flock on sessionfs.lock dies with its holder, so the next one knows that
 // whatever is recorded there is nobody's, and removes exactly those inodes: a
 // lock of the same name that git made meanwhile is another inode and stays.
@@ -42,8 +42,7 @@ const (
 // gitLocks are the locks that one operation holds.
 type gitLocks struct {
 	r        *Repo
-	flock    disk.File // sessionfs.lock, flocked
-	record   disk.File // sessionfs.lock again, opened to append
+	record   disk.File // sessionfs.lock, flocked and opened to append
 	deadline time.Time
 	taken    []*lockFile
 }
@@ -53,7 +52,8 @@ type lockFile struct {
 	file   disk.File // nil when it is never renamed to X
 	path   string    // X.lock
 	target string    // X
-	from   string    // the name that it is linked from
+	from   string    // the name that it has before
+	id     string    // its identity, once it is recorded
 	temp   string    // its private name, "" once that is gone
 	done   bool      // not there: not yet linked, renamed, or removed
 }
@@ -64,11 +64,11 @@ func (r *Repo) lock(ctx context.Context) (*gitLocks, error) {
 		return nil, err
 	}
 	path := filepath.Join(r.git, recordName)
-	f, err := r.fs.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o666&r.perm)
+	f, err := r.fs.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o666&r.perm)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	l := &gitLocks{r: r, flock: f, deadline: time.Now().Add(r.opt.LockTimeout)}
+	l := &gitLocks{r: r, record: f, deadline: time.Now().Add(r.opt.LockTimeout)}
 	err = l.wait(ctx, path, func() (bool, error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == unix.EWOULDBLOCK || err == unix.EINTR {
@@ -79,7 +79,7 @@ func (r *Repo) lock(ctx context.Context) (*gitLocks, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if err := errors.Join(r.own(f), l.recover(path)); err != nil {
+	if err := errors.Join(r.own(f), l.recover()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return l, nil
@@ -142,8 +142,8 @@ func (l *gitLocks) wait(ctx context.Context, path string, try func() (bool, erro
 }
 
 // recover removes the Git locks that the record names, and begins a new record.
-func (l *gitLocks) recover(path string) error {
-	old, err := io.ReadAll(l.flock)
+func (l *gitLocks) recover() error {
+	old, err := io.ReadAll(l.record)
 	if err != nil {
 		return fmt.Errorf("read lock record: %w", err)
 	}
@@ -151,17 +151,21 @@ func (l *gitLocks) recover(path string) error {
 		if err := l.clear(string(old)); err != nil {
 			return err
 		}
-	}
-	flags := os.O_WRONLY | os.O_APPEND | unix.O_NOFOLLOW
-	if len(old) > 0 {
-		flags |= os.O_TRUNC
-	}
-	if l.record, err = l.r.fs.OpenFile(path, flags, 0); err != nil {
-		return fmt.Errorf("open lock record: %w", err)
+		if err := l.forget(); err != nil {
+			return err
+		}
 	}
 	_, err = fmt.Fprintf(l.record, "%spid %d start %s\n", recordHeader, os.Getpid(), l.r.started())
 	if err != nil {
-		return errors.Join(fmt.Errorf("write lock record: %w", err), l.record.Close())
+		return fmt.Errorf("write lock record: %w", err)
+	}
+	return nil
+}
+
+// forget empties the record: none of the locks in it exists any more.
+func (l *gitLocks) forget() error {
+	if err := unix.Ftruncate(int(l.record.Fd()), 0); err != nil {
+		return fmt.Errorf("empty lock record: %w", err)
 	}
 	return nil
 }
@@ -276,6 +280,7 @@ func (l *gitLocks) recordLock(lf *lockFile) error {
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", lf.target, err)
 	}
+	lf.id = id
 	var b bytes.Buffer
 	for _, p := range []string{lf.path, lf.temp} {
 		if p == "" {
@@ -293,14 +298,15 @@ func (l *gitLocks) recordLock(lf *lockFile) error {
 	return nil
 }
 
-// link gives the private file the lock's name.
+// link gives the private file, or the record, the lock's name too, unless there
+// is one.
 func (l *gitLocks) link(lf *lockFile) (bool, error) {
-	err := l.r.fs.Link(lf.from, lf.path)
+	err := l.name(lf)
 	if errors.Is(err, fs.ErrNotExist) { // the directory of a ref
 		if err := l.r.mkdir(filepath.Dir(lf.path)); err != nil {
 			return false, err
 		}
-		err = l.r.fs.Link(lf.from, lf.path)
+		err = l.name(lf)
 	}
 	switch {
 	case err == nil, l.linked(lf):
@@ -315,15 +321,24 @@ func (l *gitLocks) link(lf *lockFile) (bool, error) {
 	return false, err
 }
 
-// linked reports whether the lock's name leads to the file that it was linked from: on a
-// network file system a link may be made and be reported as failed.
-func (l *gitLocks) linked(lf *lockFile) bool {
-	ours, err := identity(lf.from)
-	if err != nil {
-		return false
+// name is link's one step that either happens or does not. A private file needs
+// its own name no longer.
+func (l *gitLocks) name(lf *lockFile) error {
+	if lf.temp == "" {
+		return l.r.fs.Link(lf.from, lf.path)
 	}
+	err := l.r.fs.RenameNoReplace(lf.temp, lf.path)
+	if err == nil {
+		lf.temp = ""
+	}
+	return err
+}
+
+// linked reports whether the lock's name leads to the file that was to get it:
+// on a network file system that may happen and be reported as failed.
+func (l *gitLocks) linked(lf *lockFile) bool {
 	now, err := identity(lf.path)
-	return err == nil && now == ours
+	return err == nil && now == lf.id
 }
 
 // createExclusive is link for file systems without hard links.
@@ -394,13 +409,9 @@ func (l *gitLocks) release() error {
 		}
 	}
 	if errors.Join(errs...) == nil {
-		f, err := l.r.fs.OpenFile(filepath.Join(l.r.git, recordName), os.O_WRONLY|os.O_TRUNC, 0)
-		if err == nil {
-			err = f.Close()
-		}
-		errs = append(errs, err)
+		errs = append(errs, l.forget())
 	}
-	return errors.Join(append(errs, l.record.Close(), l.flock.Close())...)
+	return errors.Join(append(errs, l.record.Close())...)
 }
 
 // processStart is this process's start in clock ticks since boot; with the pid

@@ -1,0 +1,96 @@
+package gitrepo
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLargeTree: the tree of a large directory, made of pieces of which most are
+// kept, is what git makes of the same files, wherever in it something changes.
+func TestLargeTree(t *testing.T) {
+	needGit(t)
+	r, dir := newSession(t, testOptions(t))
+	name := func(i int) string { return fmt.Sprintf("history/%05d-u-%012x.json", i, i*7919) }
+	for i := range 1500 {
+		write(t, dir, name(10*i), fmt.Sprint(i))
+	}
+	steps := []func(){
+		func() {},
+		func() { write(t, dir, name(15000), "at the end") },
+		func() { write(t, dir, name(1), "near the beginning") },
+		func() { write(t, dir, name(7001), "in the middle"); write(t, dir, name(7010), "changed") },
+		func() { must(t, os.Remove(filepath.Join(dir, name(7001)))) },
+		func() {
+			for i := range 1400 {
+				must(t, os.Remove(filepath.Join(dir, name(10*i))))
+			}
+		},
+	}
+	for i, step := range steps {
+		step()
+		commitAll(t, r, fmt.Sprint("step ", i))
+		head := strings.TrimSpace(git(t, dir, "rev-parse", "HEAD^{tree}"))
+		git(t, dir, "read-tree", "--empty")
+		git(t, dir, "add", "-A")
+		if want := strings.TrimSpace(git(t, dir, "write-tree")); head != want {
+			t.Fatalf("step %d: tree %s, git makes %s", i, head, want)
+		}
+		checkSound(t, dir)
+	}
+	if p := r.pieces.Load(); p == nil || len(*p) == 0 {
+		t.Error("no piece of a tree was kept")
+	}
+}
+
+// TestKeptIndex: an index that somebody else wrote is not taken for our own, not
+// even one of the same length.
+func TestKeptIndex(t *testing.T) {
+	needGit(t)
+	r, dir := newSession(t, testOptions(t))
+	write(t, dir, "a", "1")
+	write(t, dir, "b", "1")
+	commitAll(t, r, "first")
+	if r.kept.Load() == nil {
+		t.Fatal("the index was not kept")
+	}
+	index := filepath.Join(dir, ".git/index")
+	b, err := os.ReadFile(index)
+	must(t, err)
+	at := bytes.Index(b, []byte("\x00\x01a\x00")) // the flags and the name of a
+	b[at] |= flagAssumeValid >> 8
+	sum := sha1.Sum(b[:len(b)-checksumSize])
+	copy(b[len(b)-checksumSize:], sum[:])
+	must(t, os.WriteFile(index, b, 0o600))
+	write(t, dir, "a", "2")
+	write(t, dir, "b", "2")
+	commitAll(t, r, "second")
+	if got := git(t, dir, "show", "--format=", "--name-only", "HEAD"); got != "b" {
+		t.Errorf("committed %q: the flag that was set on a is lost", got)
+	}
+	git(t, dir, "update-index", "--no-assume-unchanged", "a")
+	commitAll(t, r, "third")
+	checkSound(t, dir)
+}
+
+// TestHeadLockOfTheDead: HEAD.lock is another name of the record. One that a
+// killed process left is removed.
+func TestHeadLockOfTheDead(t *testing.T) {
+	needGit(t)
+	r, dir := newSession(t, testOptions(t))
+	record, lock := filepath.Join(dir, ".git", recordName), filepath.Join(dir, ".git/HEAD.lock")
+	must(t, os.WriteFile(record, nil, 0o600))
+	id, err := identity(record)
+	must(t, err)
+	must(t, os.WriteFile(record, []byte(recordHeader+"pid 1 start 2\nlock "+id+" HEAD.lock\n"), 0o600), os.Link(record, lock))
+	write(t, dir, "a", "1")
+	commitAll(t, r, "after")
+	if _, err := os.Lstat(lock); err == nil {
+		t.Error("HEAD.lock is left")
+	}
+	checkSound(t, dir)
+}
