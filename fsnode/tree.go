@@ -47,7 +47,7 @@ type Store interface {
 	Begin(ctx context.Context, id string) (*store.Run, error)
 	CommitTurn(ctx context.Context, id, message string) (c store.Commit, ok bool, err error)
 	Dirty(id string)
-	Saved(id, path string) bool
+	SavedFiles(id string) (*store.SavedFiles, error)
 	ProjectNames(known any) (names map[string]string, version any)
 	Retry(ctx context.Context, id string, ref store.Ref) (node string, err error)
 	Edit(ctx context.Context, id string, ref store.Ref, text string) (node string, err error)

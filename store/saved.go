@@ -1,29 +1,31 @@
 package store
 
 import (
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"errors"
 
 	"github.com/sessionfs/sessionfs/store/gitrepo"
 )
 
-// Saved reports whether the session's repository has the content of a file as
-// it is now; path is relative to the session's directory. It takes no lock and
-// reads the file's attributes only. False when in doubt.
-func (s *Store) Saved(id, path string) bool {
-	p, err := s.place("look for a file in Git", id)
-	if err != nil || p.Symlink {
-		return false
+// SavedFiles tells which files a session's repository has, see
+// [gitrepo.SavedFiles].
+type SavedFiles = gitrepo.SavedFiles
+
+var errLinkedSession = errors.New("the session is a symlink")
+
+// SavedFiles reads which files a session's repository has now. It takes no
+// lock.
+func (s *Store) SavedFiles(id string) (*SavedFiles, error) {
+	p, err := s.place("look for files in Git", id)
+	if err != nil {
+		return nil, err
 	}
-	var st unix.Stat_t
-	if unix.Lstat(filepath.Join(p.Dir, path), &st) != nil {
-		return false
+	if p.Symlink {
+		return nil, errLinkedSession
 	}
 	r, err := gitrepo.Open(p.Dir, s.git)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	return r.Saved(filepath.ToSlash(path), &st)
+	return r.SavedFiles()
 }

@@ -19,6 +19,10 @@ type Removal struct {
 	Name string        // in it
 	Size int64         // of a regular file, in bytes; 0 for a link
 	Age  time.Duration // since its content last changed
+	// Changed is when anything of it last changed (its ctime).
+	Changed time.Time
+	// Replaced: another file is renamed to the name.
+	Replaced bool
 }
 
 // PassConfig says which directory a Pass shows and how. Only Open is required.
@@ -45,7 +49,7 @@ type PassConfig struct {
 	// OnRemove, when not nil, is called in the place of OnChange after a name
 	// was removed.
 	OnRemove func()
-	// Removing, when not nil, is called before a name is removed whose content
+	// Removing, when not nil, is called before a name is removed or replaced whose content
 	// may be wanted again: not of an empty file, and not of one that the same
 	// process has made. An error refuses the removal. It may take its time.
 	Removing func(ctx context.Context, r Removal) error

@@ -311,11 +311,9 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 		return errno
 	}
 	defer dir.close()
-	if flags == 0 && dir.cfg.Removing != nil {
-		if r, ok := p.wanted(ctx, dir, name); ok {
-			if err := dir.cfg.Removing(ctx, r); err != nil {
-				return dir.cfg.errno(err)
-			}
+	if flags == 0 {
+		if errno := p.removing(ctx, dir, name, false); errno != 0 {
+			return errno
 		}
 	}
 	undo := p.pin(dir, name)
@@ -331,6 +329,22 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 	return 0
 }
 
+// removing announces that a name's content goes, where it may be wanted again.
+func (p *Pass) removing(ctx context.Context, dir passRef, name string, replaced bool) syscall.Errno {
+	if dir.cfg.Removing == nil {
+		return 0
+	}
+	r, ok := p.wanted(ctx, dir, name)
+	if !ok {
+		return 0
+	}
+	r.Replaced = replaced
+	if err := dir.cfg.Removing(ctx, r); err != nil {
+		return dir.cfg.errno(err)
+	}
+	return 0
+}
+
 // wanted reports whether what a name means may be wanted again when the name
 // is gone: a file with content or a link, unless it is a file that the process
 // which removes it has made itself.
@@ -339,7 +353,7 @@ func (p *Pass) wanted(ctx context.Context, dir passRef, name string) (r Removal,
 	if unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return r, false
 	}
-	r = Removal{Dir: dir.fd, Name: name, Age: time.Since(time.Unix(st.Mtim.Unix()))}
+	r = Removal{Dir: dir.fd, Name: name, Age: time.Since(time.Unix(st.Mtim.Unix())), Changed: time.Unix(st.Ctim.Unix())}
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFREG && st.Size > 0:
 		r.Size = st.Size
@@ -395,6 +409,9 @@ func (p *Pass) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 	defer dest.close()
 	undo := func() {}
 	if flags == 0 {
+		if errno := to.removing(ctx, dest, newName, true); errno != 0 {
+			return errno
+		}
 		undo = to.pin(dest, newName)
 	}
 	if err := p.moveEntry(from.fd, name, to, dest.fd, newName, flags); err != nil {

@@ -1,22 +1,78 @@
 package gitrepo
 
 import (
+	"crypto/sha1"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"github.com/go-git/go-git/v5/plumbing"
 	"golang.org/x/sys/unix"
 )
 
-// Saved reports whether Git has the content of a file as it is now: the index
-// knows the path (slash-separated, from the work tree) as st, its lstat data,
-// shows it. It takes no lock. False when in doubt.
-func (r *Repo) Saved(path string, st *unix.Stat_t) bool {
+// SavedFiles is what the index of a repository knew at one moment.
+type SavedFiles struct {
+	path string // of the index
+	mark unix.Stat_t
+	s    *scanner
+}
+
+// SavedFiles reads the index. It takes no lock.
+func (r *Repo) SavedFiles() (*SavedFiles, error) {
+	f := &SavedFiles{path: filepath.Join(r.git, "index")}
+	if err := unix.Stat(f.path, &f.mark); err != nil {
+		return nil, fmt.Errorf("read index: %w", err)
+	}
 	idx, when, err := r.readIndex(emptyTree)
 	if err != nil {
+		return nil, err
+	}
+	f.s = &scanner{r: r, old: idx, oldTime: when, symlinks: true}
+	return f, nil
+}
+
+// Current reports whether the index is still the one that was read.
+func (f *SavedFiles) Current() bool {
+	var st unix.Stat_t
+	return unix.Stat(f.path, &st) == nil && st.Ino == f.mark.Ino && st.Size == f.mark.Size && st.Mtim == f.mark.Mtim && st.Ctim == f.mark.Ctim
+}
+
+// Has reports whether Git has the content of a file as it is now: the index
+// knows its path (slash-separated, from the work tree) as its attributes show
+// it or, where these leave a doubt, as its bytes do. The file is name in the
+// directory dirfd. False when in doubt.
+func (f *SavedFiles) Has(path string, dirfd int, name string) bool {
+	all := f.s.old.entries
+	i := sort.Search(len(all), func(i int) bool { return all[i].name >= path })
+	if i == len(all) || all[i].name != path {
 		return false
 	}
-	s := &scanner{r: r, old: idx, oldTime: when, symlinks: true}
-	for i := range idx.entries {
-		if e := &idx.entries[i]; e.name == path {
-			return e.stage() == 0 && !e.pinned() && e.ext&flagIntentToAdd == 0 && s.unchanged(e, st, false)
-		}
+	e := &all[i]
+	var st unix.Stat_t
+	if e.stage() != 0 || e.ext&flagIntentToAdd != 0 || unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return false
 	}
-	return false
+	if !e.pinned() && f.s.unchanged(e, &st, false) {
+		return true
+	}
+	return fileKind(&st) == unix.S_IFREG && e.mode&modeType == modeFile&modeType && blobHash(dirfd, name, st.Size) == e.hash
+}
+
+// blobHash is the name that Git gives the bytes of a file; zero when they
+// cannot be read.
+func blobHash(dirfd int, name string, size int64) (h plumbing.Hash) {
+	fd, err := unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return h
+	}
+	file := os.NewFile(uintptr(fd), name)
+	defer func() { _ = file.Close() }()
+	sum := sha1.New()
+	fmt.Fprintf(sum, "blob %d\x00", size)
+	if n, err := io.Copy(sum, file); err != nil || n != size {
+		return h
+	}
+	return plumbing.Hash(sum.Sum(nil))
 }
