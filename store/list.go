@@ -282,6 +282,7 @@ func (l *listing) flush(ctx context.Context) error {
 	}
 	defer lock.Unlock()
 	began := time.Now()
+	l.refreshPending()
 	err = l.reg.Flush(ctx) // without mu: nobody waits for the disk to see the list
 	l.mu.Lock()
 	l.wrote = time.Since(began)

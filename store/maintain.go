@@ -53,12 +53,23 @@ func (l *listing) renew(r listed) bool {
 		row.Set(key, raw)
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	old, ok := l.reg.Row(r.place.ID)
-	l.mu.Unlock()
-	if ok && jsonedit.Equal(old.Bytes(), row.Bytes()) {
+	if !ok {
+		old = jsonedit.NewObject()
+	}
+	// Only what differs: another process may be writing the row, too.
+	stale := map[string][]byte{}
+	for key, raw := range row.All() {
+		if was, had := old.Get(key); !had || !jsonedit.Equal(was, raw) {
+			stale[key] = raw
+		}
+	}
+	if len(stale) == 0 {
 		return false
 	}
-	l.setRow(r.place.ID, row)
+	l.reg.Put(r.place.ID, stale)
+	l.flushSoonLocked()
 	return true
 }
 

@@ -311,8 +311,7 @@ func (l *listing) adopt(places []layout.Place, byID map[string]int, metas map[st
 	for i, p := range strangers {
 		row := l.newRow(p, metas[p.Dir])
 		l.mu.Lock()
-		if !l.reg.Has(p.ID) {
-			l.reg.SetRow(p.ID, row)
+		if l.reg.Adopt(p.ID, row) {
 			l.flushSoonLocked()
 		}
 		l.mu.Unlock()

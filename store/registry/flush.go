@@ -108,6 +108,10 @@ func (r *Registry) install(next *file, written map[string]*change) {
 			delete(r.pending, id)
 			continue
 		}
+		if _, there := rowOf(next, nil, id); there && c.row != nil && !c.whole && len(c.fields) == 0 {
+			delete(r.pending, id) // adopted, and there by now
+			continue
+		}
 		r.pending[id] = c.onto(next, id)
 	}
 }

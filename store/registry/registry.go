@@ -247,6 +247,35 @@ func (r *Registry) SetRow(id string, row *jsonedit.Object) {
 	r.setLocked(id, &change{row: row, whole: true})
 }
 
+// Adopt gives a session that has no row one that was made from what is on
+// disk, in memory. It yields to a row that another writer puts into the file
+// before this one is there: whoever made the session knows more of it. A
+// session that has a row keeps it; Adopt then reports false.
+func (r *Registry) Adopt(id string, row *jsonedit.Object) bool {
+	row = relaid(row)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, had := rowOf(r.base, r.pending[id], id); had {
+		return false
+	}
+	r.setLocked(id, &change{row: row})
+	return true
+}
+
+// Pending returns the rows that are not yet in the file, with the fields that
+// Put has changed of each: none for a row that is new. Deleted rows are left
+// out.
+func (r *Registry) Pending() map[string][]string {
+	_, pending := r.snapshot()
+	out := make(map[string][]string, len(pending))
+	for id, c := range pending {
+		if c.row != nil {
+			out[id] = slices.Sorted(maps.Keys(c.fields))
+		}
+	}
+	return out
+}
+
 // Delete removes a session's row, in memory; Flush removes it from the file
 // also when another writer has put it there meanwhile.
 func (r *Registry) Delete(id string) {

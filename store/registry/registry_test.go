@@ -675,3 +675,54 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestAdopt: a row made up for a session that has none yields to the row that
+// another writer has put into the file.
+func TestAdopt(t *testing.T) {
+	open := func() (*Registry, string) {
+		path := filepath.Join(t.TempDir(), "index.json")
+		write(t, path, "{}")
+		r, _, err := Open(disk.OS, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, path
+	}
+	ours := RowFromMeta("a", nil, 7)
+	const theirs = "{\n  \"a\": {\"id\": \"a\", \"preview\": \"theirs\", \"unknown\": 1}\n}"
+
+	r, path := open()
+	if !r.Adopt("a", ours) || r.Adopt("a", ours) {
+		t.Error("a row is adopted once")
+	}
+	flush(t, r)
+	if !strings.Contains(read(t, path), `"created_at": 7`) {
+		t.Errorf("not written: %s", read(t, path))
+	}
+
+	r, path = open()
+	r.Adopt("a", ours)
+	write(t, path, theirs)
+	flush(t, r)
+	want(t, "after a flush", read(t, path), theirs)
+
+	r, path = open()
+	r.Adopt("a", ours)
+	write(t, path, theirs)
+	if _, err := r.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after a reload", string(r.Bytes()), theirs)
+	if r.Dirty() {
+		t.Error("there is something to write")
+	}
+
+	r, path = open()
+	r.Adopt("a", ours)
+	r.Put("a", raw("title", `"mine"`))
+	write(t, path, theirs)
+	flush(t, r)
+	if got := read(t, path); !strings.Contains(got, `"preview": "theirs"`) || !strings.Contains(got, `"mine"`) || strings.Contains(got, "created_at") {
+		t.Errorf("a field put on top: %s", got)
+	}
+}

@@ -1,0 +1,69 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/sessionfs/sessionfs/dag/render"
+	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+)
+
+// refreshPending brings the changes that wait to be written up to what is on
+// disk: meanwhile another process may have changed the same fields, and its
+// row may be in the file already. A change waits up to seconds, so that what
+// it holds may be older than the row that it would replace; meta.json wins
+// (docs/store-format.md), and with the preview the newest user message. Fields
+// that this store did not change are not touched: who changed them writes them.
+//
+// Requires the registry's lock, so that nobody else writes rows meanwhile, and
+// l.flushMu.
+func (l *listing) refreshPending() {
+	for id, keys := range l.reg.Pending() {
+		if len(keys) > 0 {
+			l.refreshRow(id, keys)
+		}
+	}
+}
+
+// refreshRow is refreshPending for the given fields of one row.
+func (l *listing) refreshRow(id string, keys []string) {
+	place, err := l.s.place("write registry", id)
+	if err != nil {
+		return // deleted meanwhile, or nowhere: the row is another's business
+	}
+	m := l.meta(place)
+	row, ok := l.reg.Row(id)
+	if !m.trusted || !ok {
+		return
+	}
+	now := row.Clone()
+	overlay(now, m, place)
+	if _, kept := m.field("group"); !kept {
+		now.Delete("group") // the one field that is taken out of meta.json
+	}
+	stale := map[string][]byte{}
+	for _, key := range keys {
+		old, had := row.Get(key)
+		raw, has := now.Get(key)
+		if had != has || had && !jsonedit.Equal(old, raw) {
+			stale[key] = raw
+		}
+	}
+	if slices.Contains(keys, "preview") {
+		if text, ok := l.latestUserText(place); ok && text != "" {
+			stale["preview"] = jsonedit.EncodeString(render.Preview(text))
+		}
+	}
+	if len(stale) > 0 {
+		l.reg.Put(id, stale)
+	}
+}
+
+// field returns a field that a meta.json holds.
+func (m metaRow) field(key string) ([]byte, bool) {
+	for _, f := range m.fields {
+		if f.Key == key {
+			return f.Raw, true
+		}
+	}
+	return nil, false
+}
