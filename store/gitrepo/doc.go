@@ -5,7 +5,9 @@
 // What it writes is what `git add -A && git commit` would have written: the
 // same trees from the same files. The cost follows what changed: a file is
 // read only when its lstat data differ from the index, a tree is written only
-// when something below it changed.
+// when something below it changed, and of a large tree only the pieces that
+// changed are compressed. What cannot be left out is one lstat for each file of
+// the work tree.
 //
 // # Sharing a repository
 //
@@ -18,7 +20,8 @@
 //	.git/index.lock        held while the work tree is compared
 //	objects                each complete before it has its name
 //	.git/HEAD.lock, .git/refs/heads/<branch>.lock
-//	                       then the ref is read again: it is still the parent
+//	                       then the ref is read again: it is still the parent;
+//	                       HEAD.lock is only another name of sessionfs.lock
 //	index, then the ref    renamed in place
 //
 // A crash between any two leaves a repository that git finds sound, with at
