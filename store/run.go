@@ -359,7 +359,7 @@ func (r *Run) Session() string { return r.id }
 // what it is. The name is made durable too: after a power cut the lease is what
 // tells that the run is dead.
 func writeLease(f disk.FS, path string, content []byte) error {
-	file, err := f.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	file, err := f.OpenFile(path, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func writeLease(f disk.FS, path string, content []byte) error {
 
 // clearLease empties a lease's file.
 func clearLease(f disk.FS, path string) error {
-	file, err := f.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	file, err := f.OpenFile(path, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

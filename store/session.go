@@ -187,7 +187,21 @@ func (s *Store) lockError(op, id string, err error) error {
 	if ctxErr := contextCause(err); ctxErr != nil {
 		return ctxErr
 	}
-	return &Error{Code: Corrupt, Op: op, Session: id, Err: err}
+	code := diskCode(err)
+	return &Error{Code: code, Op: op, Session: id, Err: err, Hint: lockHint(code)}
+}
+
+// lockHint says what to do about a lock file that cannot be made or opened.
+func lockHint(code Code) string {
+	switch code {
+	case Immutable:
+		return "look at the owner and the permissions of the store and of .locks in it"
+	case ReadOnly:
+		return "the store is on a read-only file system, where nothing can be changed"
+	case NoSpace:
+		return "make room on the disk that the store is on"
+	}
+	return "'sessionfs check' says what is in the way of .locks, the directory of the lock files"
 }
 
 var errLockBusy = errors.New("the session is locked by another writer")

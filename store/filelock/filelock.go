@@ -25,8 +25,10 @@ const (
 	// probed: Held takes a shared lock for some microseconds.
 	probeGrace = 15 * time.Millisecond
 
-	// O_NONBLOCK keeps a FIFO at the path from blocking the open.
-	openFlags = os.O_RDONLY | syscall.O_NONBLOCK
+	// O_NONBLOCK keeps a FIFO at the path from blocking the open; a symlink is
+	// not followed, because who put it there may have fewer rights than this
+	// process.
+	openFlags = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 )
 
 // ErrTimeout is wrapped by the error of a lock that stayed held elsewhere for
@@ -182,6 +184,9 @@ func lexists(path string) bool {
 // try locks an existing file once, with a descriptor of its own. It returns
 // neither lock nor error when the lock is held by somebody else.
 func try(path string, lock func(*flock.Flock) (bool, error)) (*Lock, error) {
+	if err := realDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	f := flock.New(path, flock.SetFlag(openFlags))
 	ok, err := lock(f)
 	if errors.Is(err, syscall.EINTR) {
@@ -206,7 +211,7 @@ func verify(f *flock.Flock) error {
 	if !locked.Mode().IsRegular() {
 		return &fs.PathError{Op: "lock", Path: f.Path(), Err: errors.New("not a regular file")}
 	}
-	named, err := os.Stat(f.Path())
+	named, err := os.Lstat(f.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return errReplaced
 	}
@@ -219,6 +224,18 @@ func verify(f *flock.Flock) error {
 	return nil
 }
 
+// realDir refuses a directory of locks that is a symlink: it could lead anywhere.
+func realDir(dir string) error {
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if fi.Mode()&fs.ModeSymlink != 0 {
+		return &fs.PathError{Op: "lock", Path: dir, Err: syscall.ELOOP}
+	}
+	return nil
+}
+
 // create makes the lock file, and its directory, with the owner of the
 // directory above: a daemon run by root must not lock the owner out. It is
 // made under another name and linked into place, so that nobody ever finds a
@@ -226,6 +243,9 @@ func verify(f *flock.Flock) error {
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := disk.MkdirOwned(disk.OS, dir, 0o700); err != nil {
+		return err
+	}
+	if err := realDir(dir); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(dir, ".new-*.tmp") // 0600
@@ -248,7 +268,7 @@ func create(path string) error {
 
 // createPlain makes the lock file in place.
 func createPlain(path, dir string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}

@@ -70,6 +70,9 @@ func (l *Layout) WriteTombstone(id string, now float64) error {
 		return err
 	}
 	dir := filepath.Join(l.root, deletedName)
+	if fi, err := l.fs.Lstat(dir); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("delete intent: %w", &fs.PathError{Op: "open", Path: dir, Err: syscall.ELOOP})
+	}
 	if err := disk.MkdirOwned(l.fs, dir, 0o700); err != nil {
 		return fmt.Errorf("delete intent: %w", err)
 	}
