@@ -78,19 +78,29 @@ func TestKeptIndex(t *testing.T) {
 }
 
 // TestHeadLockOfTheDead: HEAD.lock is another name of the record. One that a
-// killed process left is removed.
+// killed process left is removed, also when a power cut took the record's text
+// and when it is HEAD itself that is written.
 func TestHeadLockOfTheDead(t *testing.T) {
 	needGit(t)
-	r, dir := newSession(t, testOptions(t))
-	record, lock := filepath.Join(dir, ".git", recordName), filepath.Join(dir, ".git/HEAD.lock")
-	must(t, os.WriteFile(record, nil, 0o600))
-	id, err := identity(record)
-	must(t, err)
-	must(t, os.WriteFile(record, []byte(recordHeader+"pid 1 start 2\nlock "+id+" HEAD.lock\n"), 0o600), os.Link(record, lock))
-	write(t, dir, "a", "1")
-	commitAll(t, r, "after")
-	if _, err := os.Lstat(lock); err == nil {
-		t.Error("HEAD.lock is left")
+	for name, detached := range map[string]bool{"branch": false, "detached": true} {
+		for _, recorded := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, recorded %t", name, recorded), func(t *testing.T) {
+				r, dir := newSession(t, testOptions(t))
+				write(t, dir, "a", "0")
+				commitAll(t, r, "before")
+				if detached {
+					git(t, dir, "checkout", "-q", "--detach")
+				}
+				record, lock := filepath.Join(dir, ".git", recordName), filepath.Join(dir, ".git/HEAD.lock")
+				id, err := identity(record)
+				must(t, err, os.Link(record, lock))
+				if recorded {
+					must(t, os.WriteFile(record, []byte(recordHeader+"pid 1 start 2\nlock "+id+" HEAD.lock\n"), 0o600))
+				}
+				write(t, dir, "a", "1")
+				commitAll(t, r, "after")
+				checkSound(t, dir)
+			})
+		}
 	}
-	checkSound(t, dir)
 }

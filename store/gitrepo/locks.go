@@ -360,8 +360,14 @@ func (l *gitLocks) createExclusive(lf *lockFile) (bool, error) {
 
 // removePreBoot removes a lock that is older than the machine's last start:
 // whoever made it, ours or git, is dead. The record cannot tell after a power
-// cut, for it is not synced.
+// cut, for it is not synced. A lock that is another name of the record has the
+// record's time, but only its holder makes one, and that is us.
 func (l *gitLocks) removePreBoot(path string) error {
+	record, err := identity(filepath.Join(l.r.git, recordName))
+	if now, nerr := identity(path); err == nil && nerr == nil && now == record {
+		l.r.opt.Log.Warn("removing a git lock that a dead process left", "path", path)
+		return l.discard(path)
+	}
 	fi, err := l.r.fs.Lstat(path)
 	if err != nil {
 		return nil // gone: try again
