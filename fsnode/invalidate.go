@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
 	"github.com/sessionfs/sessionfs/store"
@@ -327,6 +328,7 @@ type later struct {
 	mu     sync.Mutex // leaf
 	names  []goneName
 	again  []changer
+	voided map[changer]bool // pages to be dropped, by the timer
 	wake   chan struct{}
 	closed bool
 	done   chan struct{}
@@ -354,6 +356,31 @@ func (l *later) add(names []goneName, again []changer) {
 			l.again = append(l.again, n)
 		}
 	}
+	l.mu.Unlock()
+	l.signal()
+}
+
+// voidPause gathers the reads of one file.
+const voidPause = 5 * time.Millisecond
+
+// void queues a file whose pages the kernel shall not keep, as nothing tells
+// when they change.
+func (l *later) void(n changer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.voided == nil {
+		l.voided = map[changer]bool{}
+		time.AfterFunc(voidPause, l.takeVoided)
+	}
+	l.voided[n] = true
+}
+
+func (l *later) takeVoided() {
+	l.mu.Lock()
+	for n := range l.voided {
+		l.again = append(l.again, n)
+	}
+	l.voided = nil
 	l.mu.Unlock()
 	l.signal()
 }

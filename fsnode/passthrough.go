@@ -32,6 +32,7 @@ func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
 	cfg.Statfs = s.dir.Statfs
 	cfg.Handleless = s.t.env.Handleless
 	cfg.NoPassthrough = s.t.env.Handleless
+	cfg.WasRead = func(p *vnode.Pass) { s.t.later.void(p) }
 	pass := vnode.NewPass(cfg)
 	id := s.ident("dir", name)
 	vnode.PlaceForeign(context.Background(), &s.dir.Inode, pass, id, s.gen)

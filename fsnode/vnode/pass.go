@@ -83,6 +83,11 @@ type PassConfig struct {
 	// Handleless tells that the kernel opens files without asking, see
 	// Env.Handleless.
 	Handleless bool
+	// WasRead, when not nil, is called with a file of a Handleless tree of
+	// which the kernel is being given pages. Others may write to it without a
+	// sign (mmap leaves its time alone), so Changed is to be called soon, from
+	// no request: it waits for the pages that are being read.
+	WasRead func(*Pass)
 }
 
 // PassGroup is a set of Pass trees on one disk, a session's workdir and

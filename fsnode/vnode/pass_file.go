@@ -175,6 +175,9 @@ func (h *passFile) PassthroughFd() (int, bool) { return h.fd, !h.cfg.NoPassthrou
 
 // Read implements fs.FileReader.
 func (h *passFile) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if h.cfg.Handleless && h.cfg.WasRead != nil {
+		h.cfg.WasRead(h.node)
+	}
 	return fuse.ReadResultFd(uintptr(h.fd), off, len(dest)), 0
 }
 

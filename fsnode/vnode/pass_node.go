@@ -81,6 +81,9 @@ func (p *Pass) voidPages(ref passRef, st *unix.Statx_t) {
 	}
 }
 
+// Changed has the kernel drop a file's pages.
+func (p *Pass) Changed() { _ = p.NotifyContent(0, 0) }
+
 // absentAttr fills the attributes of a root directory that is not there.
 func (p *Pass) absentAttr(out *fuse.Attr) {
 	out.Mode, out.Nlink = syscall.S_IFDIR|0o700, 2
