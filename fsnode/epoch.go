@@ -72,14 +72,11 @@ func deviceOf(dev string) (int, error) {
 		if err != nil {
 			continue // closed meanwhile
 		}
-		for line := range strings.Lines(string(b)) {
-			key, value, _ := strings.Cut(line, ":")
-			if key != "fuse_connection" || strings.TrimSpace(value) != dev {
-				continue
-			}
-			if fd, err := strconv.Atoi(filepath.Base(info)); err == nil {
-				return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-			}
+		if of, ok := fuseConnection(string(b)); !ok || of != dev {
+			continue
+		}
+		if fd, err := strconv.Atoi(filepath.Base(info)); err == nil {
+			return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		}
 	}
 	return -1, errNoEpoch

@@ -58,7 +58,8 @@ func Prepare(path, root string, nonEmpty bool) (string, error) {
 	if err == nil {
 		err = Probe(point)
 	}
-	if errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED) { // the latter while it is dying
+	if errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED) || // the latter while it is dying
+		errors.Is(err, ErrPointSilent) && unserved(point) {
 		if err = removeDead(point); err == nil {
 			err = Probe(point)
 		}
@@ -95,22 +96,34 @@ func asPointError(point string, err error) error {
 }
 
 // ResolvePoint makes a path absolute and free of symlinks, as the kernel lists
-// a mount there. The last part of a dead mount cannot be looked at, so it stays
-// as it is then.
+// a mount there. What is mounted on it is not asked: it may be dead, or hang.
 func ResolvePoint(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		return real, nil
+	for range maxLinks {
+		parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
+		if err != nil {
+			return "", err
+		}
+		point := filepath.Join(parent, filepath.Base(abs))
+		if _, mounted, err := MountedAt(point); err != nil || mounted {
+			return point, err
+		}
+		target, err := os.Readlink(point)
+		if err != nil {
+			return point, nil // no symlink, or nothing
+		}
+		if abs = target; !filepath.IsAbs(target) {
+			abs = filepath.Join(parent, target)
+		}
 	}
-	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(parent, filepath.Base(abs)), nil
+	return "", &PointError{path, syscall.ELOOP}
 }
+
+// maxLinks is how many symlinks the kernel follows in one path.
+const maxLinks = 40
 
 // Probe checks that a directory answers within five seconds. The kernel may
 // know its attributes although the server is dead, so statfs(2), which asks the
@@ -185,6 +198,8 @@ type MountEntry struct {
 	Point  string // absolute path
 	Type   string // FSType for a mount of ours
 	Source string
+
+	options string // of the filesystem, each followed by a comma
 }
 
 // MountedAt returns what is mounted on a path, the topmost mount; ok is false
@@ -218,7 +233,7 @@ func parseMountinfo(text string) []MountEntry {
 		if !ok || len(fields) < 5 || len(tail) < 2 {
 			continue
 		}
-		entries = append(entries, MountEntry{Point: unescapeMount(fields[4]), Type: tail[0], Source: unescapeMount(tail[1])})
+		entries = append(entries, MountEntry{Point: unescapeMount(fields[4]), Type: tail[0], Source: unescapeMount(tail[1]), options: strings.Join(tail[2:], ",") + ","})
 	}
 	return entries
 }
@@ -241,8 +256,15 @@ func unescapeMount(s string) string {
 
 // Unmount takes a mount away: directly, and where that is not allowed through
 // fusermount3. Lazy detaches it although it is in use. A mount in
-// use is EBUSY; ErrNoHelper.
+// use is EBUSY; ErrNoHelper. Of a mount that is not served any more nobody keeps
+// anything: those who wait for it are released, and it is never busy.
 func Unmount(point string, lazy bool) error {
+	if releaseUnserved(point) {
+		if mountedType(point) != FSType {
+			return nil
+		}
+		lazy = true
+	}
 	flags, args := unix.UMOUNT_NOFOLLOW, []string{"-u", "--", point}
 	if lazy {
 		flags, args = flags|unix.MNT_DETACH, []string{"-u", "-z", "--", point}
