@@ -126,8 +126,8 @@ not a line
 `
 	got := parseMountinfo(text)
 	want := []MountEntry{
-		{Point: "/proc", Type: "proc", Source: "proc"},
-		{Point: "/home/u/my chats", Type: FSType, Source: `/store\x`},
+		{Point: "/proc", Type: "proc", Source: "proc", options: "rw,"},
+		{Point: "/home/u/my chats", Type: FSType, Source: `/store\x`, options: "rw,user_id=0,"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
