@@ -2,6 +2,7 @@ package vnode
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -62,11 +63,12 @@ type Rare struct {
 	Served func(ctx context.Context, text []byte)
 }
 
-// Span is a length of time in seconds, below 136 years.
-type Span uint32
+// Span is a length of time in seconds, below 18 hours 13 minutes: every node
+// has three.
+type Span uint16
 
-// For returns a length of time as a Span.
-func For(d time.Duration) Span { return Span(d / time.Second) }
+// For returns a length of time as a Span, the longest one where it is longer.
+func For(d time.Duration) Span { return Span(min(d/time.Second, math.MaxUint16)) }
 
 func (s Span) time() time.Duration { return time.Duration(s) * time.Second }
 
