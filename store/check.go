@@ -12,6 +12,7 @@ import (
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/layout"
 	"github.com/sessionfs/sessionfs/store/registry"
 )
@@ -168,7 +169,7 @@ func (c *checker) row(p layout.Place, row *jsonedit.Object) {
 // locations checks the recorded places.
 func (c *checker) locations() {
 	path := filepath.Join(c.s.root, "locations.json")
-	raw, err := c.s.fs.ReadFile(path)
+	raw, err := safefile.ReadRegular(c.s.fs, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return

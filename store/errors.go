@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"strings"
+
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 )
 
 // Code names a kind of refusal. It is an error itself, so that callers ask
@@ -103,4 +105,15 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return ""
+}
+
+// registryUnreadable refuses to write to a store whose registry is there and
+// cannot be read: it would be rebuilt over what it holds.
+func registryUnreadable(err error) error {
+	e := &Error{Code: diskCode(err), Op: "open registry", Ref: "index.json", Err: err,
+		Hint: "look at the disk and at the file's permissions; reading goes on without it"}
+	if errors.Is(err, safefile.ErrNotRegular) {
+		e.Hint = "index.json is no regular file; 'sessionfs check --repair' sets it aside and rebuilds it"
+	}
+	return e
 }

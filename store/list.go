@@ -73,10 +73,12 @@ func openListing(s *Store) (*listing, error) {
 	cached.Go(l.loadCache)
 	reg, state, err := registry.Open(s.fs, filepath.Join(s.root, "index.json"))
 	cached.Wait()
-	if err != nil {
-		return nil, &Error{Code: diskCode(err), Op: "open registry", Ref: "index.json", Err: err}
+	if err != nil && !s.opt.ReadOnly {
+		return nil, registryUnreadable(err)
 	}
 	switch state {
+	case registry.Unreadable: // what is on disk can be listed without it
+		s.log.Warn("the registry cannot be read", "err", err)
 	case registry.Loaded:
 	case registry.Missing: // as in a new root
 		s.log.Info("registry is rebuilt", "state", state.String())

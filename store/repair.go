@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/layout"
 )
 
@@ -122,15 +124,27 @@ func (r *repairer) keepRegistry(opt Options) {
 		if fsys == nil {
 			fsys = disk.OS
 		}
-		raw, err := fsys.ReadFile(filepath.Join(opt.Root, "index.json"))
-		if err != nil || len(raw) == 0 {
+		index := filepath.Join(opt.Root, "index.json")
+		raw, err := safefile.ReadRegular(fsys, index)
+		misplaced := errors.Is(err, safefile.ErrNotRegular)
+		if !misplaced && (err != nil || len(raw) == 0) {
 			return
 		}
-		dir := filepath.Join(opt.Root, r.aside)
-		if disk.MkdirOwned(fsys, dir, 0o700) == nil &&
-			disk.WriteAtomic(fsys, filepath.Join(dir, "index.json"), raw, disk.WriteOptions{}) == nil {
-			r.moved = true
+		root, err := filepath.Abs(opt.Root)
+		if err != nil {
+			return
 		}
+		d, _, err := safefile.Mkdir(fsys, root, r.aside, 0o700)
+		if err != nil {
+			return // told by the check as well
+		}
+		defer d.Close()
+		if misplaced { // a directory or a symlink: as it is
+			err = fsys.RenameNoReplace(index, d.Path("index.json"))
+		} else {
+			err = disk.WriteAtomic(fsys, d.Path("index.json"), raw, disk.WriteOptions{})
+		}
+		r.moved = r.moved || err == nil
 		return
 	}
 }

@@ -142,6 +142,20 @@ func (w *watched) ReadDir(name string) ([]fs.DirEntry, error) {
 	return w.FS.ReadDir(name)
 }
 
+func (w *watched) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
+	if flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+		return w.FS.OpenFile(name, flag, perm)
+	}
+	w.reads.Add(1)
+	if name == w.unreadable {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EIO}
+	}
+	if err := w.deny("open", name); err != nil {
+		return nil, err
+	}
+	return w.FS.OpenFile(name, flag, perm)
+}
+
 func (w *watched) ReadFile(name string) ([]byte, error) {
 	w.reads.Add(1)
 	if name == w.unreadable {

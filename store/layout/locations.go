@@ -16,6 +16,7 @@ import (
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/internal/stamp"
 )
 
@@ -83,9 +84,11 @@ func (c *locations) reloadLocked(f disk.FS, log *slog.Logger) *locationState {
 	return next
 }
 
-// readLocations returns the file as it is; a missing one is an empty object.
+// readLocations returns the file as it is; a missing one is an empty object. A
+// symlink, which could show and copy a file that its maker may not read, is an
+// error.
 func readLocations(f disk.FS, path string) (*jsonedit.Object, error) {
-	data, err := f.ReadFile(path)
+	data, err := safefile.ReadRegular(f, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return jsonedit.NewObject(), nil
 	}

@@ -13,11 +13,12 @@ type State int
 // The states. In all but Loaded there are no rows, and the file should be
 // rebuilt from the sessions (reference 8.2).
 const (
-	Loaded    State = iota
-	Missing         // there is no file
-	Empty           // zero bytes
-	Corrupt         // not JSON, or cut
-	NotObject       // JSON of another kind
+	Loaded     State = iota
+	Missing          // there is no file
+	Empty            // zero bytes
+	Corrupt          // not JSON, or cut
+	NotObject        // JSON of another kind
+	Unreadable       // it cannot be read, and must not be rebuilt
 )
 
 // String returns the state as a word for logs.
@@ -33,6 +34,8 @@ func (s State) String() string {
 		return "corrupt"
 	case NotObject:
 		return "not an object"
+	case Unreadable:
+		return "unreadable"
 	}
 	return fmt.Sprintf("State(%d)", int(s))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/internal/stamp"
 )
 
@@ -55,7 +56,7 @@ func (r *Registry) Flush(ctx context.Context) error {
 // current returns what the file holds, base when that is the same or nothing
 // usable. Requires r.ioMu.
 func (r *Registry) current(base *file) (*file, State, error) {
-	text, err := r.fs.ReadFile(r.path)
+	text, err := safefile.ReadRegular(r.fs, r.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return base, Missing, nil
 	}
@@ -156,7 +157,7 @@ func (r *Registry) reload() error {
 	if err != nil {
 		return fmt.Errorf("registry: %w", err)
 	}
-	text, err := r.fs.ReadFile(r.path)
+	text, err := safefile.ReadRegular(r.fs, r.path)
 	if err != nil {
 		return fmt.Errorf("registry: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/internal/stamp"
 )
 
@@ -52,21 +53,22 @@ type change struct {
 }
 
 // Open reads the registry at path. Whatever the file holds is no error: see
-// State. The error is that of a file which cannot be read; then there is no
-// Registry.
+// State. The error is that of a file which cannot be read, or is no regular file
+// (a symlink is not followed); the Registry then has no rows, as if there were
+// no file, and Flush fails until it can be read.
 func Open(f disk.FS, path string) (*Registry, State, error) {
 	r := &Registry{fs: f, path: path, foreign: map[string]bool{}, pending: map[string]*change{}}
+	r.base = emptyFile()
 	now, err := stamp.Take(f, path, time.Now())
 	if err != nil {
-		return nil, Missing, fmt.Errorf("registry: %w", err)
+		return r, Unreadable, fmt.Errorf("registry: %w", err)
 	}
-	text, err := f.ReadFile(path)
+	text, err := safefile.ReadRegular(f, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		r.base = emptyFile()
 		return r, Missing, nil
 	}
 	if err != nil {
-		return nil, Missing, fmt.Errorf("registry: %w", err)
+		return r, Unreadable, fmt.Errorf("registry: %w", err)
 	}
 	var state State
 	if r.base, state = parse(text); state == Loaded {

@@ -1,6 +1,7 @@
 package safefile
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -117,6 +118,19 @@ func OpenRegular(f disk.FS, path string) (disk.File, fs.FileInfo, error) {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	return file, fi, nil
+}
+
+// ReadRegular returns what a regular file holds; it follows no symlink.
+// ErrNotRegular is wrapped by the error of anything else.
+func ReadRegular(f disk.FS, path string) (data []byte, err error) {
+	file, fi, err := OpenRegular(f, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	b := bytes.NewBuffer(make([]byte, 0, fi.Size()+bytes.MinRead))
+	_, err = b.ReadFrom(file)
+	return b.Bytes(), err
 }
 
 // ErrNotRegular is wrapped by the error of what should be a regular file and

@@ -27,9 +27,9 @@ type Stamp struct {
 	settled bool
 }
 
-// Take stats path, following symlinks. A missing file is no error.
+// Take stats path, following no symlink. A missing file is no error.
 func Take(f disk.FS, path string, now time.Time) (Stamp, error) {
-	fi, err := f.Stat(path)
+	fi, err := f.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Stamp{}, nil
 	}

@@ -1,0 +1,83 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sessionfs/sessionfs/store"
+)
+
+// TestUnreadableRegistry: with a registry that is a directory or a symlink, what
+// is on disk is listed and checked, nothing is written, what a symlink leads to
+// is neither shown nor copied, and Repair sets it aside.
+func TestUnreadableRegistry(t *testing.T) {
+	for _, kind := range []string{"directory", "symlink", "dangling symlink"} {
+		root, out := t.TempDir(), filepath.Join(t.TempDir(), "secret.json")
+		s := openStore(t, store.Options{Root: root})
+		newSession(t, s, "x", "one")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		index := filepath.Join(root, "index.json")
+		if err := os.Remove(index); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		switch kind {
+		case "directory":
+			err = os.Mkdir(index, 0o700)
+		case "symlink":
+			write(t, out, `{"password": {"title": "secret"}}`)
+			fallthrough
+		default:
+			err = os.Symlink(out, index)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := store.Open(t.Context(), store.Options{Root: root, ReadOnly: true})
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		rows, err := r.ListSessions(t.Context(), store.ListQuery{})
+		if err != nil || len(rows) != 1 || rows[0].ID != "x" {
+			t.Errorf("%s: list %v, %v", kind, rows, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if found := findings(t, root); len(found) != 1 || found["index_unreadable"] != 1 {
+			t.Errorf("%s: found %v", kind, found)
+		}
+		_, err = store.Open(t.Context(), store.Options{Root: root})
+		wantCode(t, err, store.Corrupt)
+		done, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+		if err != nil || len(done.Left) != 0 || len(done.Mended) != 1 || done.Aside == "" {
+			t.Errorf("%s: repair %+v, %v", kind, done, err)
+		}
+		raw, err := os.ReadFile(index)
+		if err != nil || strings.Contains(string(raw), "secret") || !strings.Contains(string(raw), `"x"`) {
+			t.Errorf("%s: rebuilt %s, %v", kind, raw, err)
+		}
+	}
+}
+
+// TestSymlinkedLocations: what a symlink in the place of locations.json leads to
+// is not read, and is a finding.
+func TestSymlinkedLocations(t *testing.T) {
+	root, out := t.TempDir(), filepath.Join(t.TempDir(), "secret.json")
+	write(t, out, `{"password": "/root"}`)
+	s := openStore(t, store.Options{Root: root})
+	newSession(t, s, "x", "one")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(out, filepath.Join(root, "locations.json")); err != nil {
+		t.Fatal(err)
+	}
+	if found := findings(t, root); len(found) != 1 || found["locations_unreadable"] != 1 {
+		t.Errorf("found %v", found)
+	}
+}
