@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/dag/render"
@@ -16,13 +17,16 @@ import (
 // AppendText appends a message of a role ("user", "assistant", "system") to
 // the active branch and advances the head. A user's and a system message are
 // refused with RunActive while a run is active; an assistant's is the run's
-// own. Invalid for another role.
+// own. Invalid for another role and for text that is not UTF-8.
 func (s *Store) AppendText(ctx context.Context, id, role, text string) (AppendResult, error) {
 	switch role {
 	case "user", "assistant", "system":
 	default:
 		return AppendResult{}, &Error{Code: Invalid, Op: "append", Session: id, Ref: role,
 			Err: errors.New("the role must be user, assistant or system")}
+	}
+	if err := refuseNotText("append", id, text); err != nil {
+		return AppendResult{}, err
 	}
 	msg := jsonedit.NewObject()
 	msg.Set("role", jsonedit.AppendString(nil, role))
@@ -31,6 +35,16 @@ func (s *Store) AppendText(ctx context.Context, id, role, text string) (AppendRe
 		return s.append(ctx, id, msg, appendReply)
 	}
 	return s.append(ctx, id, msg, appendGuarded)
+}
+
+// refuseNotText refuses a message's text that is not UTF-8: the record is JSON,
+// which would hold replacement characters in place of the bytes.
+func refuseNotText(op, id, text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return &Error{Code: Invalid, Op: op, Session: id, Err: errors.New("the message is not UTF-8 text"),
+		Hint: "attach what is no text as a file"}
 }
 
 // appendKind says what an append does beside appending.
@@ -47,6 +61,9 @@ const (
 // on the head. It is a run's own way to write, so an active run does not
 // refuse it. Invalid, PredecessorMissing, NotFound.
 func (s *Store) AppendMessage(ctx context.Context, id string, msg []byte) (AppendResult, error) {
+	if err := refuseNotText("append", id, string(msg)); err != nil {
+		return AppendResult{}, err
+	}
 	obj, err := jsonedit.ParseObject(msg)
 	if err != nil {
 		return AppendResult{}, &Error{Code: Invalid, Op: "append", Session: id, Err: err,
@@ -196,6 +213,9 @@ func (t *tx) entry(name string, raw []byte) (Entry, error) {
 // has no child; else Conflict. It is how a message that was written in several
 // flushes of one open file becomes whole.
 func (s *Store) ExtendMessage(ctx context.Context, id, node, text string) error {
+	if err := refuseNotText("append", id, text); err != nil {
+		return err
+	}
 	err := s.change(ctx, "append", id, 0, func(t *tx) error {
 		n, ok := t.sn.Index.Get(node)
 		switch {

@@ -29,6 +29,9 @@ func (s *Store) AppendWithFiles(ctx context.Context, id, role, text string, path
 		return AppendResult{}, &Error{Code: Invalid, Op: "append", Session: id, Ref: role,
 			Err: errors.New("the role must be user, assistant or system")}
 	}
+	if err := refuseNotText("append", id, text); err != nil {
+		return AppendResult{}, err
+	}
 	var res AppendResult
 	err := s.change(ctx, "append", id, 0, func(t *tx) error {
 		if role != "assistant" {

@@ -240,8 +240,8 @@ func parseContextCommit(raw []byte) (contextCommit, bool) {
 const maxBranchName = 80
 
 // SetBranchName names a node: the name is trimmed, must have 1 to 80
-// characters, and is locked against automatic naming, as the peer's rename
-// does (reference 6.11). NotFound for an unknown node, Invalid, Exists when
+// characters, read as no reference with ~N, and is locked against automatic
+// naming, as the peer's rename does (reference 6.11). NotFound for an unknown node, Invalid, Exists when
 // another node carries the name.
 func (s *Store) SetBranchName(ctx context.Context, id, node, name string) error {
 	err := s.change(ctx, "name branch", id, 0, func(t *tx) error { return t.nameBranch(node, name) })
@@ -253,11 +253,17 @@ func (s *Store) SetBranchName(ctx context.Context, id, node, name string) error 
 
 func (t *tx) nameBranch(node, name string) error {
 	name = strings.TrimSpace(name)
-	if n := utf8.RuneCountInString(name); n < 1 || n > maxBranchName || !utf8.ValidString(name) {
+	if !utf8.ValidString(name) {
+		return t.fail(Invalid, strconv.Quote(name), errors.New("a branch name is UTF-8 text"))
+	}
+	if n := utf8.RuneCountInString(name); n < 1 || n > maxBranchName {
 		return t.fail(Invalid, name, errors.New("a branch name has 1 to 80 characters"))
 	}
 	if name == "@" || strings.ContainsFunc(name, unicode.IsControl) {
 		return t.fail(Invalid, strconv.Quote(name), errors.New("a branch name is one line of text, and @ means the head"))
+	}
+	if _, _, ok := splitAncestor(name); ok {
+		return t.fail(Invalid, name, errors.New("a branch name does not end in ~ or ~N, which name a predecessor"))
 	}
 	if _, ok := t.sn.Index.Get(node); !ok {
 		return t.fail(NotFound, node, errNoNode)

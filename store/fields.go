@@ -136,6 +136,14 @@ func valueText(raw []byte) string {
 // control files"): running and needs_input are set by a run alone.
 var settableStatus = []string{statusIdle, statusDone, statusFailed, statusInterrupted}
 
+// Statuses lists the statuses that a session can have.
+func Statuses() []string {
+	return []string{
+		statusIdle, statusRunning, statusNeedsInput, statusDone, statusFailed, statusInterrupted,
+		statusCancelling, statusCancelled,
+	}
+}
+
 // LegalField reports whether text is, as it stands, a value that SetField
 // would take, so that a write need not wait for its newline.
 func LegalField(name, text string) bool {
@@ -163,9 +171,13 @@ func parseBool(text string) (value, ok bool) {
 	return false, false
 }
 
+// maxFieldValue is the longest text of a field, in bytes.
+const maxFieldValue = 64 << 10
+
 // SetField sets a field from its text form; an empty text clears an optional
 // field. A title that is set counts as the user's own (_user_titled). Invalid,
-// Immutable, RunActive (status while a run is alive), NotFound.
+// Immutable, RunActive (status while a run is alive), NotFound, TooLarge over
+// 64 KiB.
 func (s *Store) SetField(ctx context.Context, id, name, text string) error {
 	err := s.change(ctx, "set field", id, 0, func(t *tx) error { return t.setField(name, text) })
 	if err == nil {
@@ -183,6 +195,9 @@ func (t *tx) setField(name, text string) error {
 	}
 	if !utf8.ValidString(text) {
 		return t.fail(Invalid, name, errors.New("the value is not UTF-8 text"))
+	}
+	if len(text) > maxFieldValue {
+		return t.fail(TooLarge, name, errors.New("a value has at most 64 KiB"))
 	}
 	switch kind {
 	case textField, labelField:

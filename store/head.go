@@ -177,19 +177,31 @@ const minPrefix = 4
 
 // Resolve finds the node that ref names: an exact node id, else a branch
 // name, else the name under which a directory shows a branch, else a unique
-// prefix of an id (four characters or more), "@" for the head; each may be followed by ~ or ~n for the n-th predecessor. NotFound,
-// Ambiguous (its text lists the candidates), Invalid for an empty reference.
+// prefix of an id (four characters or more), "@" for the head; each may be
+// followed by ~ or ~n for the n-th predecessor. What reads as such an
+// expression is one, where it names a node: a branch whose name another
+// program made to look like it is found by its node id. NotFound, Ambiguous
+// (its text lists the candidates), Invalid for an empty reference.
 func (sn *Snapshot) Resolve(ref Ref) (string, error) {
 	if ref == "" {
 		return "", sn.refError(Invalid, ref, errors.New("an empty reference names no node"))
 	}
-	if id, err := sn.resolveBase(ref); err == nil || CodeOf(err) == Ambiguous {
-		return id, err
-	}
 	base, n, ok := splitAncestor(ref)
-	if !ok {
-		return "", sn.refError(NotFound, ref, errNoNode)
+	if _, exact := sn.Index.Get(ref); exact || !ok {
+		return sn.resolveBase(ref)
 	}
+	up, err := sn.resolveAncestor(ref, base, n)
+	if err == nil {
+		return up, nil
+	}
+	if id, other := sn.resolveBase(ref); other == nil || CodeOf(other) == Ambiguous {
+		return id, other
+	}
+	return "", err
+}
+
+// resolveAncestor resolves a reference with ~n.
+func (sn *Snapshot) resolveAncestor(ref, base string, n int) (string, error) {
 	id, err := sn.resolveBase(base)
 	if err != nil {
 		return "", err

@@ -145,8 +145,8 @@ var authorKeys = []string{
 // Edit makes a sibling of a user message with another text, and moves the head
 // to it: the same predecessor, and the lineage recorded (reference 7.3). The
 // old message and what followed it are kept. It returns the new node's id.
-// Immutable for a message that is not a user's, Invalid for text that is not
-// UTF-8.
+// Immutable for a message that is not a user's, Invalid for an empty text and
+// for one that is not UTF-8.
 func (s *Store) Edit(ctx context.Context, id string, ref Ref, text string) (node string, err error) {
 	err = s.change(ctx, "edit", id, 0, func(t *tx) error {
 		source, err := t.sn.Resolve(ref)
@@ -173,6 +173,12 @@ func (t *tx) fork(source, text string) (string, error) {
 	}
 	if !isUserMessage(n) {
 		return "", t.fail(Immutable, source, errors.New("only a user's message can be edited"))
+	}
+	if text == "" {
+		return "", t.fail(Invalid, source, errors.New("the message is empty"))
+	}
+	if err := refuseNotText(t.op, t.se.id, text); err != nil {
+		return "", err
 	}
 	spec, err := t.forkSpec(n, text)
 	if err != nil {

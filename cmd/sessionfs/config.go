@@ -125,6 +125,9 @@ func (a *app) configure(cmd *cobra.Command) error {
 func (a *app) apply(cmd *cobra.Command, s *setting) error {
 	switch s.key {
 	case "store":
+		if s.value == "" && s.source == "--"+s.flag {
+			return failf(exitInvalid, "leave --store out for the default store", "--store is empty: it names a directory")
+		}
 		a.store = s.value
 		if s.value != "" && s.source == configPath() {
 			if a.store = expandHome(s.value); !filepath.IsAbs(a.store) {

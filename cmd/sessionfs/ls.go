@@ -53,6 +53,8 @@ func (a *app) ls(cmd *cobra.Command, opt lsOptions) error {
 		return usagef(cmd, "--limit %d is negative", opt.limit)
 	case !slices.Contains(store.SortKeys(), opt.sort):
 		return usagef(cmd, "--sort %q is none of %s", opt.sort, strings.Join(store.SortKeys(), ", "))
+	case opt.status != "" && !slices.Contains(store.Statuses(), opt.status):
+		return usagef(cmd, "--status %q is none of %s", opt.status, strings.Join(store.Statuses(), ", "))
 	}
 	query, err := opt.query()
 	if err != nil {

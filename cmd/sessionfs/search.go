@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,9 @@ expression (RE2). Exit status 1 when nothing was found.`,
 			if err != nil {
 				return usagef(cmd, "grep: %w", err)
 			}
+			if opt.role != "" && !slices.Contains(speakers(), opt.role) {
+				return usagef(cmd, "--role %q is none of %s", opt.role, strings.Join(speakers(), ", "))
+			}
 			query := store.GrepQuery{Pattern: pattern, IncludeArchived: opt.archived, Branch: opt.branch, Role: opt.role}
 			return a.withStore(cmd, true, func(ctx context.Context, st *store.Store) error {
 				if query.Sessions, err = resolveSessions(ctx, st, args[1:]); err != nil {
@@ -47,10 +51,13 @@ expression (RE2). Exit status 1 when nothing was found.`,
 	flags.BoolVarP(&opt.list, "files-with-matches", "l", false, "print only the sessions that have a match")
 	flags.BoolVar(&opt.archived, "archived", false, "also search archived sessions")
 	flags.StringVar(&opt.branch, "branch", "", "only this branch of each session; @ is the active one")
-	flags.StringVar(&opt.role, "role", "", "only messages of this speaker: user, assistant, system, tool")
+	flags.StringVar(&opt.role, "role", "", "only messages of this speaker: "+strings.Join(speakers(), ", "))
 	flags.BoolVar(&opt.asJSON, "json", false, "print one JSON object a line")
 	return cmd
 }
+
+// speakers are those whose messages can be searched (dag.Node.Speaker).
+func speakers() []string { return []string{"user", "assistant", "system", "tool", "summary"} }
 
 func (a *app) grep(ctx context.Context, st *store.Store, w io.Writer, q store.GrepQuery, opt grepOptions) error {
 	found := false
