@@ -99,6 +99,11 @@ func (c *checker) add(kind string, sev Severity, session, path, format string, a
 
 // root checks what belongs to no single session.
 func (c *checker) root(places []layout.Place) {
+	for _, dir := range []string{filepath.Dir(c.s.layout.LockPath("x")), filepath.Dir(c.s.layout.TombstonePath("x")), filepath.Join(c.s.root, asideDir)} {
+		c.symlink("", dir)
+	}
+	c.symlink("", c.s.layout.RegistryLockPath("index"))
+	c.symlink("", c.s.layout.RegistryLockPath("locations"))
 	c.registry(places)
 	c.locations()
 	c.leftovers(c.s.root, "")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -125,6 +126,10 @@ func (sn *Snapshot) loops() []string {
 // run checks that who is said to be at work is.
 func (c *checker) run(p layout.Place, sn *Snapshot) {
 	lease := c.s.layout.RunLockPath(p.ID)
+	c.symlink(p.ID, c.s.layout.LockPath(p.ID))
+	if c.symlink(p.ID, lease) {
+		return
+	}
 	held, err := filelock.Held(lease)
 	if err != nil {
 		c.add("lease_unreadable", Fault, p.ID, lease, "%v", err)
@@ -160,8 +165,14 @@ func (c *checker) run(p layout.Place, sn *Snapshot) {
 // left, and that what was committed is not missing from history/.
 func (c *checker) git(ctx context.Context, p layout.Place) {
 	dir := filepath.Join(p.Dir, ".git")
+	if c.symlink(p.ID, dir) {
+		return
+	}
 	if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() {
 		return
+	}
+	if name := gitrepo.SymlinkedPart(c.s.fs, dir); name != "" {
+		c.symlink(p.ID, filepath.Join(dir, filepath.FromSlash(name)))
 	}
 	for _, name := range []string{"index.lock", "HEAD.lock", "refs/heads/main.lock"} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
@@ -193,6 +204,17 @@ func (c *checker) git(ctx context.Context, p layout.Place) {
 	if _, err := c.s.fs.Lstat(filepath.Join(p.Dir, historyDir)); err != nil && has {
 		c.add("history_only_in_git", Fault, p.ID, p.Dir, "history/ is missing and can be restored from Git")
 	}
+}
+
+// symlink reports a symlink in the place of a lock file or of a directory of the
+// store's own: it would lead anywhere, and is refused.
+func (c *checker) symlink(session, path string) bool {
+	fi, err := c.s.fs.Lstat(path)
+	if err != nil || fi.Mode()&fs.ModeSymlink == 0 {
+		return false
+	}
+	c.add("symlink", Fault, session, path, "it is a symbolic link, which is not followed: writes are refused")
+	return true
 }
 
 // isBlank reports whether a file is there and holds nothing but white space.

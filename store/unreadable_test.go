@@ -81,3 +81,36 @@ func TestSymlinkedLocations(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 }
+
+// TestCheckFindsSymlinks: what is refused for being a symlink is a finding, and
+// the rest is looked at all the same.
+func TestCheckFindsSymlinks(t *testing.T) {
+	for _, name := range []string{
+		".locks", ".deleted", ".repaired", ".locks/x.lock", ".locks/.run-x.lock", ".locks/.index.lock",
+		"x/.git", "x/.git/refs/heads", "x/.git/sessionfs.lock", "x/.git/objects",
+	} {
+		for _, dangling := range []bool{false, true} {
+			root := t.TempDir()
+			s := openStore(t, store.Options{Root: root})
+			newSession(t, s, "x", "one")
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path, away := filepath.Join(root, name), filepath.Join(t.TempDir(), "away")
+			if err := os.Rename(path, away); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if dangling {
+				away += "-nowhere"
+			} else if _, err := os.Lstat(away); err != nil {
+				continue // it was not there, and so it is not elsewhere
+			}
+			if err := os.Symlink(away, path); err != nil {
+				t.Fatal(err)
+			}
+			if found := findings(t, root); found["symlink"] != 1 {
+				t.Errorf("%s, dangling %v: found %v", name, dangling, found)
+			}
+		}
+	}
+}

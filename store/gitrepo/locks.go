@@ -94,14 +94,22 @@ func (r *Repo) refuseLinks() error {
 		dirs = dirs[:1]
 	}
 	for _, dir := range dirs {
-		for _, name := range []string{recordName, "logs", "logs/refs", "logs/refs/heads", "refs", "refs/heads", "objects", "objects/pack", "objects/info"} {
-			fi, err := r.fs.Lstat(filepath.Join(dir, name))
-			if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-				return fmt.Errorf("%s is a symbolic link: %w", name, ErrUnsupported)
-			}
+		if name := SymlinkedPart(r.fs, dir); name != "" {
+			return fmt.Errorf("%s is a symbolic link: %w", name, ErrUnsupported)
 		}
 	}
 	return nil
+}
+
+// SymlinkedPart names the first part of a Git directory that is written to and
+// is a symlink, "" when none is: a repository that has one is only read.
+func SymlinkedPart(f disk.FS, dir string) string {
+	for _, name := range []string{recordName, "logs", "logs/refs", "logs/refs/heads", "refs", "refs/heads", "objects", "objects/pack", "objects/info"} {
+		if fi, err := f.Lstat(filepath.Join(dir, name)); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+			return name
+		}
+	}
+	return ""
 }
 
 // throughLink reports whether a directory on the way from the repository to a
