@@ -27,7 +27,10 @@ func releaseUnserved(point string) bool {
 	}
 	dev, _ := connectionOf(point)
 	// For whoever mounted it, where the kernel's files about FUSE are mounted.
-	_ = os.WriteFile(filepath.Join("/sys/fs/fuse/connections", dev, "abort"), []byte("1"), 0)
+	if f, err := os.OpenFile(filepath.Join("/sys/fs/fuse/connections", dev, "abort"), os.O_WRONLY, 0); err == nil {
+		_, _ = f.Write([]byte("1"))
+		_ = f.Close()
+	}
 	return true
 }
 
