@@ -135,3 +135,54 @@ func (w *watcher) watchDir(dir, id string) error {
 	}
 	return err
 }
+
+// holdsSessions reports whether a directory is one that sessions lie in.
+func (w *watcher) holdsSessions(dir string) bool {
+	return dir == w.s.root || filepath.Dir(dir) == filepath.Join(w.s.root, "projects")
+}
+
+// renew sets the watches of a directory that came, or that came in the place of
+// another one, before anybody looks into it: what is not a session yet becomes
+// one while it is copied. A watch stays with the directory that it was set on,
+// wherever that is moved.
+func (w *watcher) renew(dir string, gone bool) {
+	id := filepath.Base(dir)
+	if gone {
+		w.forget(id, dir)
+	}
+	fi, err := w.s.fs.Lstat(dir)
+	if err != nil || !fi.IsDir() || dir == filepath.Join(w.s.root, "projects") || w.full() {
+		return
+	}
+	if w.watchDir(dir, id) == nil && gone {
+		w.session(id, "")
+	}
+}
+
+// full reports whether as many directories are watched as may be.
+func (w *watcher) full() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.dirs) >= watchedSessions
+}
+
+// forget drops the watches of a session's directory and of those below it.
+func (w *watcher) forget(id, dir string) {
+	w.addMu.Lock()
+	defer w.addMu.Unlock()
+	w.mu.Lock()
+	drop := []string{dir}
+	delete(w.dirs, dir)
+	if w.refs[id] > 0 { // otherwise no directory below it is watched
+		for d := range w.dirs {
+			if strings.HasPrefix(d, dir+"/") {
+				drop = append(drop, d)
+				delete(w.dirs, d)
+			}
+		}
+	}
+	w.mu.Unlock()
+	for _, d := range drop {
+		_ = w.fw.Remove(d)
+	}
+}

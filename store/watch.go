@@ -36,6 +36,7 @@ type watcher struct {
 	dirs     map[string]watched  // by directory
 	hints    map[string][]string // session -> files that events named since
 	busy     map[string]bool     // a session's refresh is running or queued
+	moved    map[string]bool     // directories that events named; true: one was taken away
 	rootBusy bool
 	rootMore bool
 	closed   bool
@@ -65,7 +66,7 @@ func newWatcher(s *Store) *watcher {
 		s.log.Warn("changes by other processes are not followed", "err", err)
 		return nil
 	}
-	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{},
+	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{}, moved: map[string]bool{},
 		closing: make(chan struct{})}
 	w.followParents()
 	return w
@@ -200,9 +201,14 @@ func (w *watcher) event(ev fsnotify.Event) {
 		delete(w.dirs, ev.Name) // the watched directory itself went away
 		id, inSession = self.id, true
 	}
+	mine := w.holdsSessions(dir)
+	if mine && !strings.HasPrefix(name, ".") && ev.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0 {
+		w.moved[ev.Name] = w.moved[ev.Name] || ev.Op&fsnotify.Create == 0
+		defer w.root()
+	}
 	w.mu.Unlock()
 	if !inSession {
-		if dir == w.s.root || filepath.Dir(dir) == filepath.Join(w.s.root, "projects") || dir == filepath.Join(w.s.root, "projects") {
+		if mine || dir == filepath.Join(w.s.root, "projects") {
 			if !strings.HasPrefix(name, ".") || name == ".deleted" {
 				w.root()
 			}
@@ -300,7 +306,12 @@ func (w *watcher) lookRoot() {
 			return
 		}
 		w.rootMore = false
+		moved := w.moved
+		w.moved = map[string]bool{}
 		w.mu.Unlock()
+		for dir, gone := range moved {
+			w.renew(dir, gone)
+		}
 		w.s.reloadRegistry()
 		w.s.rescan(context.Background())
 	}
@@ -325,6 +336,9 @@ func (s *Store) look(ctx context.Context, id string, files []string) {
 	}
 	se := s.pin(id)
 	defer s.unpin(se)
+	if s.watch != nil && place.Present {
+		s.watch.rewatch(id, place) // first, so that nothing is missed
+	}
 	if sn := se.cur.Load(); sn != nil && !s.differs(sn, place, files) {
 		s.rescanOne(ctx, id)
 		return
@@ -343,9 +357,6 @@ func (s *Store) look(ctx context.Context, id string, files []string) {
 	}
 	se.release()
 	s.publish(ctx, c)
-	if s.watch != nil && place.Present {
-		s.watch.rewatch(id, place)
-	}
 	s.rescanOne(ctx, id)
 }
 
