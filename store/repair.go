@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,9 @@ func Repair(ctx context.Context, opt Options, progress func(done, total int), se
 		now = time.Now
 	}
 	r := &repairer{before: before, aside: asideName(now())}
-	r.keepRegistry(opt)
+	if err := r.keepRegistry(opt); err != nil {
+		return Repaired{}, &Error{Code: diskCode(err), Op: "set aside the registry", Ref: "index.json", Err: err}
+	}
 	opt.ReadOnly, opt.Reconcile, opt.Watch = false, ReconcileAuto, false
 	opt.aside = r.aside
 	s, err := Open(ctx, opt)
@@ -114,39 +117,42 @@ type repairer struct {
 }
 
 // keepRegistry copies a registry that is about to be rebuilt: Open itself
-// writes it anew.
-func (r *repairer) keepRegistry(opt Options) {
-	for _, f := range r.before {
-		if !strings.HasPrefix(f.Kind, "index_") && f.Kind != "row_without_directory" {
-			continue
-		}
-		fsys := opt.FS
-		if fsys == nil {
-			fsys = disk.OS
-		}
-		index := filepath.Join(opt.Root, "index.json")
-		raw, err := safefile.ReadRegular(fsys, index)
-		misplaced := errors.Is(err, safefile.ErrNotRegular)
-		if !misplaced && (err != nil || len(raw) == 0) {
-			return
-		}
-		root, err := filepath.Abs(opt.Root)
-		if err != nil {
-			return
-		}
-		d, _, err := safefile.Mkdir(fsys, root, r.aside, 0o700)
-		if err != nil {
-			return // told by the check as well
-		}
-		defer d.Close()
-		if misplaced { // a directory or a symlink: as it is
-			err = fsys.RenameNoReplace(index, d.Path("index.json"))
-		} else {
-			err = disk.WriteAtomic(fsys, d.Path("index.json"), raw, disk.WriteOptions{})
-		}
-		r.moved = r.moved || err == nil
-		return
+// writes it anew. What is no regular file is moved, because Open refuses it; the
+// error is that of the move.
+func (r *repairer) keepRegistry(opt Options) error {
+	if !slices.ContainsFunc(r.before, func(f Finding) bool {
+		return strings.HasPrefix(f.Kind, "index_") || f.Kind == "row_without_directory"
+	}) {
+		return nil
 	}
+	fsys := opt.FS
+	if fsys == nil {
+		fsys = disk.OS
+	}
+	index := filepath.Join(opt.Root, "index.json")
+	raw, err := safefile.ReadRegular(fsys, index)
+	misplaced := errors.Is(err, safefile.ErrNotRegular)
+	if !misplaced && (err != nil || len(raw) == 0) {
+		return nil
+	}
+	root, err := filepath.Abs(opt.Root)
+	if err != nil {
+		return err
+	}
+	d, _, err := safefile.Mkdir(fsys, root, r.aside, 0o700)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if misplaced {
+		err = fsys.RenameNoReplace(index, d.Path("index.json"))
+		r.moved = r.moved || err == nil
+		return err
+	}
+	if disk.WriteAtomic(fsys, d.Path("index.json"), raw, disk.WriteOptions{}) == nil {
+		r.moved = true
+	}
+	return nil
 }
 
 // run mends each finding that has a cure. What fails is logged, and found
