@@ -15,6 +15,10 @@ import (
 // next.
 const copyTime = 10 * time.Second
 
+// takeBackWait is for how long a failing call waits for what it was to make to
+// be gone again.
+const takeBackWait = time.Second
+
 // made keeps which process has made which session just now. The zero value is
 // ready.
 type made struct {
@@ -85,11 +89,18 @@ func (t *tree) copied(ctx context.Context, at string, err error) error {
 	if !t.fresh.take(id, func() process { return processOf(ctx) }, t.now()) {
 		return err
 	}
-	// The request holds the session's directory, which the removal waits for.
+	// The request may hold any lock, which the removal would wait for. Mostly it
+	// is over, and the listing right, before the failing call returns.
+	over := make(chan struct{})
 	go func() {
-		if err := t.rmdir(context.Background(), false, render.EscapeName(id)); err != nil {
+		defer close(over)
+		if err := t.rmdir(holdingAny(context.Background()), false, render.EscapeName(id)); err != nil {
 			t.log.Info("a session that was made for a copy stays", "session", id, "err", err)
 		}
 	}()
+	select {
+	case <-over:
+	case <-time.After(takeBackWait):
+	}
 	return errors.Join(err, errNoCopy)
 }

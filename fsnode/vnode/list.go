@@ -2,6 +2,7 @@ package vnode
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"time"
 
@@ -78,10 +79,14 @@ func (l *List) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs
 		return nil, l.Env.Hush(err)
 	}
 	in, err := l.answer(ctx, f, out)
-	if err != nil {
-		return nil, l.Env.Hush(err)
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return in, 0
+	case f.Foreign != nil && errors.As(err, &errno): // what it says of itself afterwards
+		return nil, errno
 	}
-	return in, 0
+	return nil, l.Env.Hush(err)
 }
 
 // OnForget is called by go-fuse.
