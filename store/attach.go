@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
@@ -42,6 +43,9 @@ const noPreview = "(no preview)"
 func (s *Store) Attach(ctx context.Context, a AttachSpec) (Attached, error) {
 	if a.Anchor == "" {
 		a.Anchor = a.Source
+	}
+	if !utf8.ValidString(a.Label) {
+		return Attached{}, &Error{Code: Invalid, Op: "attach", Session: a.Source, Err: errors.New("the label is not UTF-8 text")}
 	}
 	var out Attached
 	work := func(src, anchor *tx) error {

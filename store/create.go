@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
@@ -28,7 +29,7 @@ const removingPrefix = ".sessionfs-old-"
 // CreateSession creates a session with its repository: all of it under a
 // hidden name first, then one rename, so that a crash leaves either the whole
 // session or nothing that anybody lists. Exists, BurntID, Invalid, NotFound
-// (unknown project), ReadOnly.
+// (unknown project), TooLarge for a title over 64 KiB, ReadOnly.
 func (s *Store) CreateSession(ctx context.Context, n NewSession) error {
 	const op = "create session"
 	fail := func(code Code, err error) error { return &Error{Code: code, Op: op, Session: n.ID, Err: err} }
@@ -37,6 +38,14 @@ func (s *Store) CreateSession(ctx context.Context, n NewSession) error {
 	}
 	if err := layout.ValidNewID(n.ID); err != nil {
 		return fail(Invalid, err)
+	}
+	for _, text := range []string{n.Title, n.AgentID, n.Source} {
+		switch {
+		case !utf8.ValidString(text):
+			return fail(Invalid, errNotText)
+		case len(text) > maxFieldValue:
+			return fail(TooLarge, errLongValue)
+		}
 	}
 	if s.layout.Tombstone(n.ID) {
 		return &Error{Code: BurntID, Op: op, Session: n.ID, Err: errors.New("a session with this id was deleted; an id is never used again"),

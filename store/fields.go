@@ -174,6 +174,11 @@ func parseBool(text string) (value, ok bool) {
 // maxFieldValue is the longest text of a field, in bytes.
 const maxFieldValue = 64 << 10
 
+var (
+	errNotText   = errors.New("the value is not UTF-8 text")
+	errLongValue = errors.New("a value has at most 64 KiB")
+)
+
 // SetField sets a field from its text form; an empty text clears an optional
 // field. A title that is set counts as the user's own (_user_titled). Invalid,
 // Immutable, RunActive (status while a run is alive), NotFound, TooLarge over
@@ -194,10 +199,10 @@ func (t *tx) setField(name, text string) error {
 		}
 	}
 	if !utf8.ValidString(text) {
-		return t.fail(Invalid, name, errors.New("the value is not UTF-8 text"))
+		return t.fail(Invalid, name, errNotText)
 	}
 	if len(text) > maxFieldValue {
-		return t.fail(TooLarge, name, errors.New("a value has at most 64 KiB"))
+		return t.fail(TooLarge, name, errLongValue)
 	}
 	switch kind {
 	case textField, labelField:
@@ -290,6 +295,8 @@ func (t *tx) update(kv []KV) error {
 	var row []KV
 	for _, f := range kv {
 		switch {
+		case !utf8.Valid(f.Raw):
+			return t.fail(Invalid, f.Key, errNotText)
 		case jsonedit.Check(f.Raw) != nil, jsonedit.IsNull(f.Raw):
 			return t.fail(Invalid, f.Key, errors.New("not a JSON value other than null"))
 		case f.Key == "id", f.Key == "created_at":

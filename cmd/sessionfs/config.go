@@ -126,7 +126,7 @@ func (a *app) apply(cmd *cobra.Command, s *setting) error {
 	switch s.key {
 	case "store":
 		if s.value == "" && s.source == "--"+s.flag {
-			return failf(exitInvalid, "leave --store out for the default store", "--store is empty: it names a directory")
+			return emptyPath("--store", "leave --store out for the default store")
 		}
 		a.store = s.value
 		if s.value != "" && s.source == configPath() {
@@ -155,6 +155,12 @@ func (a *app) apply(cmd *cobra.Command, s *setting) error {
 		a.lockTimeout = d
 	}
 	return nil
+}
+
+// emptyPath refuses an empty path: a script whose variable is not set does not
+// mean the default, nor the directory that it stands in.
+func emptyPath(what, hint string) error {
+	return failf(exitInvalid, hint, "%s is empty: it names no file or directory", what)
 }
 
 // expandHome replaces a leading ~/, which no shell does in a file.

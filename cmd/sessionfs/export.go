@@ -102,6 +102,8 @@ func (o exportOptions) check(cmd *cobra.Command, args []string) error {
 		return usagef(cmd, "export: --archived goes with --all")
 	case o.format == "tree" && o.branch != "":
 		return usagef(cmd, "export: a tree has all branches, --branch does not go with it")
+	case o.output == "" && cmd.Flags().Changed("output"):
+		return emptyPath("--output", "leave --output out for standard output")
 	case o.output == "" && (o.format == "tree" || o.all || len(args) > 1):
 		return usagef(cmd, "export: --output DIR is needed here")
 	}

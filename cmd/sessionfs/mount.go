@@ -28,6 +28,9 @@ standard output says when the mount is ready. INT, TERM and HUP unmount; a
 second signal detaches a busy mount at once.`,
 		Args: arity(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return emptyPath("mount: MOUNTPOINT", "")
+			}
 			if err := opt.parse(cmd); err != nil {
 				return err
 			}

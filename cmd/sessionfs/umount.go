@@ -30,6 +30,9 @@ waited for a commit. A mount in use is refused, unless --lazy.`,
 }
 
 func (a *app) umount(path string, lazy bool) error {
+	if path == "" {
+		return emptyPath("umount: MOUNTPOINT", "")
+	}
 	point, err := fsnode.ResolvePoint(path)
 	if err != nil {
 		return failf(exitNotFound, "", "umount: %w", err)
