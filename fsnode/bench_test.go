@@ -64,6 +64,7 @@ func newBench(t testing.TB, wrap func(*store.Store) Store) *bench {
 	b := &bench{t: t, tree: tr, st: st}
 	b.fs = wire{RawFileSystem: tr.newRoot(fuse.MountOptions{})}
 	tr.later, tr.reaper = newLater(), newReaper(tr)
+	tr.serving.Store(true)
 	cancel := st.Subscribe(tr)
 	if err := tr.loadRows(context.Background()); err != nil {
 		t.Fatal(err)

@@ -223,7 +223,13 @@ type sending struct {
 // names and barriers first, then directories and fixed files, then the rest.
 // What came with a name may be kept by the kernel, so that the barrier of its
 // directory is before every notification about an inode.
+//
+// Before the first request is answered the kernel holds nothing, and the mount
+// cannot be notified yet: what changed is in the state that requests will see.
 func (t *tree) send(h *held, recs []*record) {
+	if !t.serving.Load() {
+		return
+	}
 	s := &sending{t: t, h: h, waited: map[*vnode.List]bool{}}
 	for _, r := range slices.Clone(recs) {
 		if r.late != nil {

@@ -57,3 +57,13 @@ func TestPendingRecordsAreSentByWhoeverComesFirst(t *testing.T) {
 		t.Errorf("after all were sent %d are pending", len(rest))
 	}
 }
+
+// What changes while a mount is being made is not sent: the mount's server does
+// not know yet how to.
+func TestNothingIsSentBeforeTheFirstRequest(t *testing.T) {
+	tr := &tree{}
+	tr.send(nil, []*record{{
+		late:  func() *record { t.Error("a record was looked at"); return &record{} },
+		known: func(func(*vnode.List)) *record { t.Error("a listing was asked for"); return &record{} },
+	}})
+}

@@ -135,6 +135,7 @@ func start(ctx context.Context, cfg Config, point string, sp *spool.Spool) (*Mou
 		return nil, explain(err)
 	}
 	t.meter.tidier.start()
+	t.serving.Store(true)
 	go m.serve()
 	close(m.ready)
 	return m, nil

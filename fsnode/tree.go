@@ -93,6 +93,7 @@ type tree struct {
 	commitTrees            bool // commits/ shows directories
 	follows                bool // the store follows what other processes do
 	maxOpen                int
+	serving                atomic.Bool  // requests are answered, so that the kernel may hold something
 	opened, told           atomic.Int64 // open sessions, and those that the kernel was told to forget
 
 	rowMu sync.Mutex // level 0: one reading of a row at a time
