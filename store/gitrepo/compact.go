@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"golang.org/x/sys/unix"
@@ -34,6 +35,10 @@ const (
 	looseMax = 32 << 20
 	// sampleDirs of the 256 object directories are counted.
 	sampleDirs = 16
+	// emptyFor is how long an object directory is empty before it is removed
+	// though nothing was packed from it: git makes one a moment before it puts
+	// something in.
+	emptyFor = time.Minute
 )
 
 // CompactIfNeeded compacts when there are many loose objects, which it
@@ -62,8 +67,9 @@ func (r *Repo) CompactIfNeeded(ctx context.Context) (int, error) {
 
 // Compact moves the loose objects into one pack and returns how many. The pack
 // is durable, whatever the sync mode, before an object is removed; whoever
-// reads meanwhile finds each object in the one place or the other. When another
-// process is compacting, nothing is done.
+// reads meanwhile finds each object in the one place or the other. Object
+// directories that are empty afterwards, a block each, are removed as git gc
+// does. When another process is compacting, nothing is done.
 func (r *Repo) Compact(ctx context.Context) (int, error) {
 	n, err := r.compact(ctx)
 	if err != nil {
@@ -89,14 +95,19 @@ func (r *Repo) compact(ctx context.Context) (n int, err error) {
 	default:
 		return 0, err
 	}
-	c := &compactor{ctx: ctx, r: r, loose: map[plumbing.Hash]bool{}, base: map[plumbing.Hash]plumbing.Hash{}}
-	if err := c.findLoose(); err != nil || len(c.loose) == 0 {
+	c := &compactor{ctx: ctx, r: r, loose: map[plumbing.Hash]bool{}, base: map[plumbing.Hash]plumbing.Hash{}, empty: map[string]bool{}}
+	if err := c.findLoose(); err != nil {
 		return 0, err
 	}
-	if err := c.chooseBases(); err != nil {
-		return 0, err
+	if len(c.loose) > 0 {
+		if err := c.chooseBases(); err != nil {
+			return 0, err
+		}
+		if n, err = c.run(packDir); err != nil {
+			return n, err
+		}
 	}
-	return c.run(packDir)
+	return n, c.removeDirs()
 }
 
 // compactor is one run of Compact.
@@ -108,6 +119,7 @@ type compactor struct {
 	rest  []plumbing.Hash // loose objects in directory order
 	base  map[plumbing.Hash]plumbing.Hash
 	known map[plumbing.Hash]bool // in order already
+	empty map[string]bool        // object directories that may have become empty
 }
 
 func (c *compactor) findLoose() error {
@@ -121,6 +133,7 @@ func (c *compactor) findLoose() error {
 		if err != nil {
 			return err
 		}
+		c.noteEmpty(filepath.Join(objects, name), len(entries))
 		for _, e := range entries {
 			full := name + e.Name()
 			fi, err := e.Info()
@@ -130,6 +143,36 @@ func (c *compactor) findLoose() error {
 			h := plumbing.NewHash(full)
 			c.loose[h] = true
 			c.rest = append(c.rest, h)
+		}
+	}
+	return nil
+}
+
+// noteEmpty remembers a directory that has been empty for long.
+func (c *compactor) noteEmpty(dir string, entries int) {
+	if entries > 0 {
+		return
+	}
+	if fi, err := c.r.fs.Lstat(dir); err == nil && time.Since(fi.ModTime()) > emptyFor {
+		c.empty[dir] = true
+	}
+}
+
+// removeDirs removes the object directories that are empty. None of those from
+// which objects were packed was missing before, so nobody can have made it anew
+// to put an object in: a writer either has its file in it, and it stays, or
+// finds it gone and makes it.
+func (c *compactor) removeDirs() error {
+	for dir := range c.empty {
+		if fi, err := c.r.fs.Lstat(dir); err != nil || !fi.IsDir() {
+			continue // gone, or a link, which is somebody's own doing
+		}
+		err := c.r.fs.Remove(dir)
+		switch {
+		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		default:
+			return err
 		}
 	}
 	return nil
@@ -300,6 +343,7 @@ func (c *compactor) run(packDir string) (n int, err error) {
 		if err := c.r.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, err
 		}
+		c.empty[filepath.Dir(path)] = true
 	}
 	return len(p.entries), nil
 }

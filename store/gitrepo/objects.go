@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
+	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
@@ -124,9 +126,29 @@ func (o *objectReader) lookUp(h plumbing.Hash) (plumbing.EncodedObject, error) {
 func (o *objectReader) open() {
 	shared := &objectCache{max: int64(objectCacheSize)}
 	for _, dir := range o.objectDirs() {
-		st := filesystem.NewStorageWithOptions(osfs.New(filepath.Dir(dir)), shared, filesystem.Options{})
+		st := filesystem.NewStorageWithOptions(wholePacks{osfs.New(filepath.Dir(dir))}, shared, filesystem.Options{})
 		o.dirs = append(o.dirs, &st.ObjectStorage)
 	}
+}
+
+// wholePacks hides the packs without an index: one that is being put in place,
+// or whose writer was killed in between. Git ignores them; go-git would find no
+// packed object at all.
+type wholePacks struct{ billy.Filesystem }
+
+// ReadDir lists a directory.
+func (w wholePacks) ReadDir(dir string) ([]os.FileInfo, error) {
+	entries, err := w.Filesystem.ReadDir(dir)
+	indexed := make(map[string]bool, len(entries)/2)
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".idx"); ok {
+			indexed[name] = true
+		}
+	}
+	return slices.DeleteFunc(entries, func(e os.FileInfo) bool {
+		name, ok := strings.CutSuffix(e.Name(), ".pack")
+		return ok && !indexed[name]
+	}), err
 }
 
 // objectDirs are the object directories: the repository's own and those that
