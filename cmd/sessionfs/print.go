@@ -113,13 +113,16 @@ func markColour(mark byte) string {
 	return ""
 }
 
-// table writes rows in columns; the last column is not padded.
+// table writes rows in columns; the last column is not padded. A tabwriter
+// writes each cell and each padding by itself.
 func table(w io.Writer, header []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
-		if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
-			return err
+	return gathered(w, func(w io.Writer) error {
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, row := range append([][]string{header}, rows...) {
+			if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
+				return err
+			}
 		}
-	}
-	return tw.Flush()
+		return tw.Flush()
+	})
 }

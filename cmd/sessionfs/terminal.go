@@ -55,10 +55,24 @@ func (a *app) paint(sgr, text string) string {
 	return "\x1b[" + sgr + "m" + text + "\x1b[0m"
 }
 
+// gathered runs fn with a writer that gathers what is written into large pieces:
+// where nobody looks on, a line need not be there before the next one.
+func gathered(out io.Writer, fn func(w io.Writer) error) error {
+	w := bufio.NewWriterSize(out, 1<<16)
+	err := fn(w)
+	if flushErr := w.Flush(); err == nil {
+		err = flushErr
+	}
+	return err
+}
+
 // paged runs fn with a writer that leads to the pager when standard output is a
 // terminal, else to standard output. Who leaves the pager early is no error.
 func (a *app) paged(fn func(w io.Writer) error) error {
-	if a.noPager || !terminal(a.stdout) || a.pager == "" || a.pager == "cat" {
+	if !terminal(a.stdout) {
+		return gathered(a.stdout, fn)
+	}
+	if a.noPager || a.pager == "" || a.pager == "cat" {
 		return fn(a.stdout)
 	}
 	cmd := exec.Command("sh", "-c", a.pager)

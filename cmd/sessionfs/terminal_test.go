@@ -79,6 +79,31 @@ func TestPagedIsPlainWithoutATerminal(t *testing.T) {
 	}
 }
 
+// writes counts the calls of Write.
+type writes int
+
+func (n *writes) Write(b []byte) (int, error) {
+	*n++
+	return len(b), nil
+}
+
+// TestTablesAreWrittenInLargePieces: one call for each cell took as long as
+// making the list did.
+func TestTablesAreWrittenInLargePieces(t *testing.T) {
+	lines := make([][]string, 1000)
+	for i := range lines {
+		lines[i] = []string{"id", "a longer text", "x"}
+	}
+	for _, colour := range []string{"never", "always"} {
+		var out writes
+		a := &app{stdout: &out, color: colour}
+		err := a.paged(func(w io.Writer) error { return a.markedTable(w, []string{"ID", "TEXT", "X"}, lines) })
+		if err != nil || out > 2 {
+			t.Errorf("colours %s: %d writes, %v", colour, out, err)
+		}
+	}
+}
+
 func TestMarkedTable(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stdout: &out, color: "always"}
