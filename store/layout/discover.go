@@ -29,11 +29,8 @@ func (l *Layout) Discover() ([]Place, error) {
 			ids = append(ids, e.Name())
 		}
 	}
-	d := discovery{l: l, view: l.view(), seen: dead, places: make([]Place, 0, len(ids))}
-	d.view.looked = l.inspectAll(ids)
-	for _, id := range ids {
-		d.add(id, func(string) (string, bool) { return "", false })
-	}
+	d := discovery{l: l, view: l.view(), dead: dead, places: make([]Place, 0, len(ids))}
+	d.addRoot(ids)
 	for _, pid := range l.projectDirs() {
 		d.addProject(pid)
 	}
@@ -68,22 +65,56 @@ func (l *Layout) deadIDs() (map[string]bool, error) {
 type discovery struct {
 	l      *Layout
 	view   view
-	seen   map[string]bool // ids found, and ids deleted
+	dead   map[string]bool // ids deleted
+	found  map[string]bool // ids of places, made when it is asked
 	places []Place
+}
+
+// addRoot takes in what lies right below the root, each name once and none of a
+// deleted session. Of most sessions no small file says anything: where they were
+// found is where they are.
+func (d *discovery) addRoot(ids []string) {
+	looked := d.l.inspectAll(ids)
+	for i, id := range ids {
+		d.view.looked = Place{}
+		if looked != nil {
+			d.view.looked = looked[i]
+		}
+		if d.view.looked.Present && d.view.plain(id) {
+			d.places = append(d.places, d.view.looked)
+			continue
+		}
+		d.find(id, func(string) (string, bool) { return "", false })
+	}
+	d.view.looked = Place{}
+}
+
+// seen reports whether a session was found before, or is deleted.
+func (d *discovery) seen(id string) bool {
+	if d.found == nil {
+		d.found = make(map[string]bool, len(d.places))
+	}
+	for _, p := range d.places[len(d.found):] {
+		d.found[p.ID] = true
+	}
+	return d.dead[id] || d.found[id]
 }
 
 // add takes a session in, if it is one and was not found before.
 func (d *discovery) add(id string, scan scanner) {
-	if d.seen[id] {
-		return
+	if !d.seen(id) {
+		d.find(id, scan)
 	}
+}
+
+// find takes a session in, if it is one.
+func (d *discovery) find(id string, scan scanner) {
 	p, err := d.l.find(d.view, id, scan)
 	if err != nil {
 		d.l.log.Warn("session not listed", "session", id, "err", err)
 		return
 	}
 	if p.Present {
-		d.seen[id] = true
 		d.places = append(d.places, p)
 	}
 }

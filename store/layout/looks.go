@@ -3,6 +3,7 @@ package layout
 import (
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,13 +18,13 @@ import (
 // them neither history/ nor .git is a symlink, whose target changes without a
 // trace here.
 type looks struct {
-	mu    sync.Mutex
+	mu    sync.RWMutex
 	known map[string]disk.Stat
 }
 
 func (k *looks) same(dir string, st disk.Stat) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.mu.RLock()
+	defer k.mu.RUnlock()
 	old, ok := k.known[dir]
 	return ok && old == st
 }
@@ -40,6 +41,21 @@ func (k *looks) note(dir string, st disk.Stat, began time.Time) {
 		k.known = map[string]disk.Stat{}
 	}
 	k.known[dir] = st
+}
+
+// noteAll is note for the looks at many directories that began at a time. A stat
+// that is zero tells nothing.
+func (k *looks) noteAll(places []Place, stats []disk.Stat, began time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.known) == 0 {
+		k.known = make(map[string]disk.Stat, len(places))
+	}
+	for i, st := range stats {
+		if st != (disk.Stat{}) && st.Settled(began) {
+			k.known[places[i].Dir] = st
+		}
+	}
 }
 
 // prune forgets all but the given places, so that what is remembered does not
@@ -63,8 +79,8 @@ func (k *looks) prune(places []Place) {
 // session, for a cache that outlives the process. It reports false when the
 // directory is not known, or changed too recently to be.
 func (l *Layout) Looked(dir string) (disk.Stat, bool) {
-	l.looks.mu.Lock()
-	defer l.looks.mu.Unlock()
+	l.looks.mu.RLock()
+	defer l.looks.mu.RUnlock()
 	st, ok := l.looks.known[dir]
 	return st, ok
 }
@@ -97,9 +113,9 @@ func (l *Layout) lstatIn(dir string) lstatFunc {
 // by side.
 const manyDirs = 64
 
-// inspectAll looks at many directories right below root, side by side. It may
-// leave out what it cannot look at that way.
-func (l *Layout) inspectAll(ids []string) map[string]Place {
+// inspectAll looks at many directories right below root, side by side. What it
+// cannot look at that way it leaves out: nil, or a place without an id.
+func (l *Layout) inspectAll(ids []string) []Place {
 	if len(ids) < manyDirs {
 		return nil
 	}
@@ -108,21 +124,27 @@ func (l *Layout) inspectAll(ids []string) map[string]Place {
 		return nil // root is a symlink, or gone
 	}
 	defer d.Close()
-	places := make([]Place, len(ids))
+	places, stats := make([]Place, len(ids)), make([]disk.Stat, len(ids))
+	began, prefix := time.Now(), strings.TrimSuffix(l.root, "/")+"/"
 	SideBySide(len(ids), func(i int) {
-		id := ids[i]
-		places[i] = l.inspectBy(id, l.DefaultDir(id), func(name string) (disk.Stat, error) {
-			if name == "" {
-				return d.Lstat(id)
-			}
-			return d.Lstat(id + "/" + name)
-		})
+		places[i], stats[i] = l.inspectChild(d, ids[i], prefix+ids[i])
 	})
-	byDir := make(map[string]Place, len(places))
-	for _, p := range places {
-		byDir[p.Dir] = p
+	l.looks.noteAll(places, stats, began)
+	return places
+}
+
+// inspectChild looks at a directory right below root, which is open as d. The
+// stat is that of a directory that turned out to hold an openable session, else
+// zero.
+func (l *Layout) inspectChild(d disk.Dir, id, dir string) (Place, disk.Stat) {
+	st, err := d.Lstat(id)
+	if err == nil && l.looks.same(dir, st) {
+		return Place{ID: id, Dir: dir, Present: true, Openable: true}, disk.Stat{}
 	}
-	return byDir
+	if err == nil && st.Mode.IsDir() && openable(func(name string) (disk.Stat, error) { return d.Lstat(id + "/" + name) }) {
+		return Place{ID: id, Dir: dir, Present: true, Openable: true}, st
+	}
+	return l.inspect(id, dir), disk.Stat{}
 }
 
 // SideBySide calls fn for 0 to n-1 from a few goroutines at once, and returns

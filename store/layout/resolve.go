@@ -48,8 +48,15 @@ type Place struct {
 type view struct {
 	locations *locationState
 	projects  *projectState
-	// looked are directories that have just been looked at, by their path.
-	looked map[string]Place
+	// looked is a directory that has just been looked at.
+	looked Place
+}
+
+// plain reports whether the small files say nothing of a session.
+func (v view) plain(id string) bool {
+	_, recorded := v.locations.dirs[id]
+	_, bound := v.projects.bound[id]
+	return v.projects.err == nil && !recorded && !bound
 }
 
 func (l *Layout) view() view {
@@ -91,8 +98,8 @@ func (l *Layout) find(v view, id string, scan scanner) (Place, error) {
 	dirs, target, nested := l.candidates(v, id)
 	var lost *Place // the first place that could not be looked at
 	for _, dir := range dirs {
-		p, ok := v.looked[dir]
-		if !ok {
+		p := v.looked
+		if p.Dir != dir {
 			p = l.inspect(id, dir)
 		}
 		if p.Present {
@@ -177,12 +184,10 @@ func (l *Layout) bind(v view, p Place) Place {
 	return p
 }
 
-// inspect looks at one directory.
-func (l *Layout) inspect(id, dir string) Place { return l.inspectBy(id, dir, l.lstatIn(dir)) }
-
-// inspectBy is inspect with a lstat that may be cheaper. A directory that is as
-// it was when it was looked at last is not looked into again.
-func (l *Layout) inspectBy(id, dir string, lstat lstatFunc) Place {
+// inspect looks at one directory. One that is as it was when it was looked at
+// last is not looked into again.
+func (l *Layout) inspect(id, dir string) Place {
+	lstat := l.lstatIn(dir)
 	p := Place{ID: id, Dir: dir, Legacy: l.isLegacy(dir, id)}
 	began := time.Now()
 	st, err := lstat("")
