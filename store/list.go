@@ -284,8 +284,7 @@ func (l *listing) flush(ctx context.Context) error {
 	}
 	defer lock.Unlock()
 	began := time.Now()
-	l.refreshPending()
-	err = l.reg.Flush(ctx) // without mu: nobody waits for the disk to see the list
+	err = l.reg.Flush(ctx, l.refreshPending) // without mu: nobody waits for the disk to see the list
 	l.mu.Lock()
 	l.wrote = time.Since(began)
 	l.mu.Unlock()

@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/sessionfs/sessionfs/store/gitrepo"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/layout"
 )
 
 // Reindexed counts what a rebuild of the registry did.
@@ -73,7 +76,8 @@ func (l *listing) renew(r listed) bool {
 	return true
 }
 
-// dropOthers removes the rows of sessions that are not among ids.
+// dropOthers removes the rows of sessions that are not among ids, unless they
+// have come since.
 func (l *listing) dropOthers(ids map[string]bool) int {
 	l.mu.Lock()
 	var gone []string
@@ -83,10 +87,22 @@ func (l *listing) dropOthers(ids map[string]bool) int {
 		}
 	}
 	l.mu.Unlock()
+	gone = slices.DeleteFunc(gone, l.s.isThere)
 	for _, id := range gone {
 		l.remove(id)
 	}
 	return len(gone)
+}
+
+// isThere reports whether a session is at its place, or may be: a place that
+// cannot be looked at is no reason to forget it.
+func (s *Store) isThere(id string) bool {
+	p, err := s.layout.Resolve(id)
+	switch {
+	case errors.Is(err, layout.ErrInvalidID), p.Deleted:
+		return false
+	}
+	return err != nil || p.Present || p.Symlink || p.Unreachable
 }
 
 // Compact packs the loose objects of a session's repository, and returns how

@@ -14,8 +14,11 @@ import (
 // (docs/store-format.md), and with the preview the newest user message. Fields
 // that this store did not change are not touched: who changed them writes them.
 //
-// Requires the registry's lock, so that nobody else writes rows meanwhile, and
-// l.flushMu.
+// It is called when the file has been read: a row that is in it by then came
+// after the session's own files, so that what they hold now is no older.
+//
+// Requires the registry's lock, so that no other sessionfs writes rows
+// meanwhile, and l.flushMu.
 func (l *listing) refreshPending() {
 	for id, keys := range l.reg.Pending() {
 		if len(keys) > 0 {
@@ -49,7 +52,7 @@ func (l *listing) refreshRow(id string, keys []string) {
 		}
 	}
 	if slices.Contains(keys, "preview") {
-		if text, ok := l.latestUserText(place); ok && text != "" {
+		if text, ok := l.latestUserText(place); ok && text != "" && row.Str("preview") != render.Preview(text) {
 			stale["preview"] = jsonedit.EncodeString(render.Preview(text))
 		}
 	}

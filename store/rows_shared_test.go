@@ -2,11 +2,16 @@ package store_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sessionfs/sessionfs/store"
+	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
 
 // sharedRow is what index.json says of a session.
@@ -76,10 +81,13 @@ func noErr(t *testing.T, err error) {
 	}
 }
 
+// inAMinute is a clock for which no row is on its way any more.
+func inAMinute() time.Time { return time.Now().Add(time.Minute) }
+
 // wantNoStaleRow checks that the registry's rows agree with the sessions.
 func wantNoStaleRow(t *testing.T, root string) {
 	t.Helper()
-	s := open2(t, store.Options{Root: root, ReadOnly: true})
+	s := open2(t, store.Options{Root: root, ReadOnly: true, Clock: inAMinute})
 	defer s.Close()
 	noErr(t, s.CheckRoot(t.Context(), func(f store.Finding) { t.Errorf("check: %+v", f) }))
 }
@@ -152,6 +160,120 @@ func TestRunKeepsAnothersRow(t *testing.T) {
 	closeNow(t, runner)
 	if got := rowOnDisk(t, root, "x"); got.UpdatedAt != want || got.Status != "idle" {
 		t.Errorf("row is %+v, want updated_at %v", got, want)
+	}
+	wantNoStaleRow(t, root)
+}
+
+// TestRowChangedBack: another process changed a field, and this one, whose memory
+// of the row is older than that, changes it back.
+func TestRowChangedBack(t *testing.T) {
+	root := sharedRoot(t)
+	cli := open2(t, store.Options{Root: root})
+	newSession(t, cli, "x", "first")
+	noErr(t, cli.SetField(t.Context(), "x", "title", "before"))
+	closeNow(t, cli)
+	mount := open2(t, store.Options{Root: root})
+	cli = open2(t, store.Options{Root: root})
+	noErr(t, cli.SetField(t.Context(), "x", "title", "between"))
+	closeNow(t, cli)
+	noErr(t, mount.SetField(t.Context(), "x", "title", "before"))
+	closeNow(t, mount)
+	if got := rowOnDisk(t, root, "x").Title; got != "before" {
+		t.Errorf("the row's title is %q", got)
+	}
+	wantNoStaleRow(t, root)
+}
+
+// onRead is a disk on which others write just before a file is read.
+type onRead struct {
+	disk.FS
+	path   string
+	before func()
+}
+
+func (f *onRead) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
+	if name == f.path && f.before != nil {
+		before := f.before
+		f.before = nil
+		before()
+	}
+	return f.FS.OpenFile(name, flag, perm)
+}
+
+// TestRowOfAWriterWithoutLock: OpenProgram, which takes no lock for the registry,
+// changes a session and writes its row while this process is writing its own
+// older one.
+func TestRowOfAWriterWithoutLock(t *testing.T) {
+	root := sharedRoot(t)
+	hooked := &onRead{FS: disk.OS, path: filepath.Join(root, "index.json")}
+	mount := open2(t, store.Options{Root: root, FS: hooked})
+	newSession(t, mount, "x", "first")
+	noErr(t, mount.SetField(t.Context(), "x", "title", "mine"))
+	index := hooked.path
+	called := false
+	hooked.before = func() {
+		called = true
+		edit(t, filepath.Join(root, "x", "meta.json"), `"mine"`, `"theirs"`)
+		raw, err := os.ReadFile(index)
+		noErr(t, err)
+		var rows map[string]map[string]any
+		noErr(t, json.Unmarshal(raw, &rows))
+		rows["x"]["title"] = "theirs"
+		raw, err = json.Marshal(rows)
+		noErr(t, err)
+		noErr(t, disk.WriteAtomic(disk.OS, index, raw, disk.WriteOptions{}))
+	}
+	closeNow(t, mount)
+	if got := rowOnDisk(t, root, "x").Title; got != "theirs" || !called {
+		t.Errorf("the row's title is %q, read %v", got, called)
+	}
+	wantNoStaleRow(t, root)
+}
+
+// TestRowOfACreationIsNotOlder: a new session's row could not be written when it
+// was made, and others have changed the session since.
+func TestRowOfACreationIsNotOlder(t *testing.T) {
+	root := sharedRoot(t)
+	mount := open2(t, store.Options{Root: root, LockTimeout: 50 * time.Millisecond})
+	lock, err := filelock.Acquire(t.Context(), filepath.Join(root, ".locks", ".index.lock"), time.Second)
+	noErr(t, err)
+	if err := mount.CreateSession(t.Context(), store.NewSession{ID: "x", Title: "mine"}); store.CodeOf(err) != store.Locked {
+		t.Fatalf("create beside a held lock: %v", err)
+	}
+	noErr(t, lock.Unlock())
+	cli := open2(t, store.Options{Root: root})
+	_, err = cli.AppendText(t.Context(), "x", "user", "hello")
+	noErr(t, err)
+	noErr(t, cli.SetField(t.Context(), "x", "title", "theirs"))
+	closeNow(t, cli)
+	closeNow(t, mount)
+	if got := rowOnDisk(t, root, "x"); got.Title != "theirs" || got.Preview != "hello" {
+		t.Errorf("row is %+v", got)
+	}
+	wantNoStaleRow(t, root)
+}
+
+// TestReindexKeepsALateRow: a session that comes while the registry is made anew
+// keeps its row.
+func TestReindexKeepsALateRow(t *testing.T) {
+	root := sharedRoot(t)
+	s := open2(t, store.Options{Root: root})
+	newSession(t, s, "x", "first")
+	came := false
+	_, err := s.Reindex(t.Context(), func(int, int) {
+		came = true
+		cli := open2(t, store.Options{Root: root})
+		newSession(t, cli, "late", "hello")
+		closeNow(t, cli)
+		_, err := s.ListSessions(t.Context(), store.ListQuery{})
+		noErr(t, err)
+	})
+	noErr(t, err)
+	closeNow(t, s)
+	raw, err := os.ReadFile(filepath.Join(root, "index.json"))
+	noErr(t, err)
+	if !came || !strings.Contains(string(raw), `"late"`) {
+		t.Errorf("the late session has no row: %s", raw)
 	}
 	wantNoStaleRow(t, root)
 }

@@ -319,8 +319,7 @@ func (w *watcher) lookRoot() {
 
 // reloadRegistry reads index.json again when another process wrote it.
 func (s *Store) reloadRegistry() {
-	s.list.mu.Lock()
-	defer s.list.mu.Unlock()
+	// Without the list's mutex: a flush, which this waits for, takes it.
 	if _, err := s.list.reg.Reload(); err != nil {
 		s.log.Warn("read registry", "err", err)
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,7 +31,7 @@ func TestFlushFailsAtEachStep(t *testing.T) {
 			r.Put("local_aaaa000001", raw("title", `"new"`))
 			wanted := string(r.Bytes())
 			failing.FailAt(n, down)
-			err = r.Flush(context.Background())
+			err = r.Flush(context.Background(), nil)
 			calls := failing.Calls()
 			failing.FailAt(0, false)
 			if calls < n {
@@ -86,7 +87,7 @@ func TestPutDuringFlush(t *testing.T) {
 	}
 	r.Put("local_aaaa000001", raw("title", `"first"`, "pinned", "true"))
 	r.Put("local_bbbb000002", raw("title", `"once"`))
-	if err := r.Flush(context.Background()); err != nil {
+	if err := r.Flush(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if !r.Dirty() || !strings.Contains(read(t, path), "first") {
@@ -103,6 +104,79 @@ func TestPutDuringFlush(t *testing.T) {
 	if strings.Contains(view, "local_cccc000003") {
 		t.Error("a late deletion is lost")
 	}
+}
+
+// TestOvertaken: the peer, which takes no lock, replaces the file after it was
+// read and before the new one is in its place. Its rows stay, ours get into the
+// file, and what it wrote of the same row is not replaced by something older.
+func TestOvertaken(t *testing.T) {
+	for _, times := range []int{1, 2, overtakings + 3} {
+		path := filepath.Join(t.TempDir(), "index.json")
+		write(t, path, sample)
+		slow := &slowSync{FS: disk.OS}
+		r, _, err := Open(slow, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		truth := `"old"`
+		r.Put("local_aaaa000001", raw("title", truth, "pinned", "true"))
+		n := 0
+		slow.before = func() {
+			if n++; n > times {
+				return
+			}
+			truth = fmt.Sprintf(`"newer %d"`, n)
+			theirs, _ := parse([]byte(sample))
+			write(t, path, string(merge(theirs, map[string]*change{
+				"local_aaaa000001": {row: newRow("local_aaaa000001"), fields: raw("title", truth)},
+				"local_bbbb000002": {row: newRow("local_bbbb000002"), fields: raw("title", truth)},
+			}).text))
+		}
+		if err := r.Flush(context.Background(), func() { r.Put("local_aaaa000001", raw("title", truth)) }); err != nil {
+			t.Fatal(err)
+		}
+		if times > overtakings {
+			if n != overtakings || !strings.Contains(read(t, path), `"pinned": true`) {
+				t.Errorf("a peer that always writes: %d attempts, the file\n%s", n, read(t, path))
+			}
+			continue
+		}
+		got, _ := parse([]byte(read(t, path)))
+		for _, id := range []string{"local_aaaa000001", "local_bbbb000002"} {
+			if row, ok := rowOf(got, nil, id); !ok || row.Str("title") != fmt.Sprintf("newer %d", times) {
+				t.Errorf("overtaken %d times: the row of %s is %s", times, id, row.Bytes())
+			}
+		}
+		if row, _ := rowOf(got, nil, "local_aaaa000001"); !row.Truthy("pinned") || r.Dirty() {
+			t.Errorf("overtaken %d times: our change is lost", times)
+		}
+		checkLeftovers(t, path, false)
+	}
+}
+
+// slowSync calls before at the end of each file's fsync, while which others
+// write.
+type slowSync struct {
+	disk.FS
+	before func()
+}
+
+type slowFile struct {
+	disk.File
+	before func()
+}
+
+func (s *slowSync) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
+	f, err := s.FS.OpenFile(name, flag, perm)
+	return slowFile{f, s.before}, err
+}
+
+func (f slowFile) Sync() error {
+	err := f.File.Sync()
+	if f.before != nil {
+		f.before()
+	}
+	return err
 }
 
 // checkLeftovers: unless the disk went down, no temporary file stays.
@@ -186,7 +260,7 @@ func BenchmarkPutFlush10000(b *testing.B) {
 	for b.Loop() {
 		i++
 		r.Put(fmt.Sprintf("local_%010x", i%10_000), raw("updated_at", string(jsonedit.EncodeFloat(float64(i)+0.5))))
-		if err := r.Flush(context.Background()); err != nil {
+		if err := r.Flush(context.Background(), nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -214,7 +288,7 @@ func BenchmarkRebuild10000(b *testing.B) {
 			id := fmt.Sprintf("local_%010x", i)
 			r.SetRow(id, RowFromMeta(id, nil, 1))
 		}
-		if err := r.Flush(context.Background()); err != nil {
+		if err := r.Flush(context.Background(), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -15,6 +15,13 @@ import (
 	"github.com/sessionfs/sessionfs/store/internal/stamp"
 )
 
+// overtakings is how often a flush begins anew because another writer replaced
+// the file meanwhile. Whoever writes all the time does not keep others from it.
+const overtakings = 5
+
+// errOvertaken ends a write whose base is no longer what the file holds.
+var errOvertaken = errors.New("the file was replaced meanwhile")
+
 // Flush writes the changes into the file, durably: it is read again, the
 // changed rows and fields are put in, and all else is left byte for byte. The
 // caller holds a lock that the other writers who take one take too. Nothing to
@@ -22,30 +29,58 @@ import (
 // tries again; the file may hold them nevertheless, when only the sync of its
 // directory failed.
 //
+// The peer takes no lock: a file that it replaced while this one was being
+// written is read again, so that its rows are not lost. Refresh, if not nil, is
+// called after each reading of the file, and brings the changes up to date by
+// Put and Delete: a row that the file holds by then is no newer than what
+// refresh finds.
+//
 // A file that is gone or damaged by now is replaced by what is in memory.
-func (r *Registry) Flush(ctx context.Context) error {
+func (r *Registry) Flush(ctx context.Context, refresh func()) error {
 	r.ioMu.Lock()
 	defer r.ioMu.Unlock()
-	base, pending := r.snapshot()
-	if len(pending) == 0 {
+	if !r.Dirty() {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("registry: %w", err)
-	}
-	current, state, err := r.current(base)
-	if err != nil {
-		return fmt.Errorf("registry: %w", err)
-	}
-	merged := merge(current, pending)
-	if r.unsynced || state != Loaded || !bytes.Equal(merged.text, current.text) {
-		r.unsynced = true
-		if err := disk.WriteAtomic(r.fs, r.path, merged.text, disk.WriteOptions{}); err != nil {
+	for try := 1; ; try++ {
+		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("registry: %w", err)
+		}
+		err := r.flushOnce(refresh, try < overtakings)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errOvertaken):
+			return fmt.Errorf("registry: %w", err)
+		}
+	}
+}
+
+// flushOnce is one attempt of Flush. Careful, it ends with errOvertaken rather
+// than replace what it has not read. Requires r.ioMu.
+func (r *Registry) flushOnce(refresh func(), careful bool) error {
+	base, _ := r.snapshot()
+	now, err := r.look(base)
+	if err != nil {
+		return err
+	}
+	if refresh != nil {
+		refresh()
+	}
+	_, pending := r.snapshot()
+	merged := merge(now.file, pending)
+	if r.unsynced || now.state != Loaded || !bytes.Equal(merged.text, now.file.text) {
+		opt := disk.WriteOptions{}
+		if careful {
+			opt.Ready = func() error { return r.unchanged(now) }
+		}
+		r.unsynced = true
+		if err := disk.WriteAtomic(r.fs, r.path, merged.text, opt); err != nil {
+			return err
 		}
 		r.unsynced = false
 	}
-	r.noteForeign(base, current)
+	r.noteForeign(base, now.file)
 	if r.stamp, err = stamp.Take(r.fs, r.path, time.Now()); err != nil {
 		r.stamp = stamp.Stamp{} // the next Reload looks for itself
 	}
@@ -53,24 +88,53 @@ func (r *Registry) Flush(ctx context.Context) error {
 	return nil
 }
 
-// current returns what the file holds, base when that is the same or nothing
-// usable. Requires r.ioMu.
-func (r *Registry) current(base *file) (*file, State, error) {
-	text, err := safefile.ReadRegular(r.fs, r.path)
+// looked is what the file held when it was looked at.
+type looked struct {
+	stamp stamp.Stamp // taken before the reading
+	text  []byte      // as it was read
+	file  *file       // its rows; those in memory when nothing usable was read
+	state State
+}
+
+// look reads the file; base is what it held the last time. Requires r.ioMu.
+func (r *Registry) look(base *file) (looked, error) {
+	now := looked{file: base, state: Missing}
+	var err error
+	if now.stamp, err = stamp.Take(r.fs, r.path, time.Now()); err != nil {
+		return now, err
+	}
+	now.text, err = safefile.ReadRegular(r.fs, r.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return base, Missing, nil
+		return now, nil
 	}
 	if err != nil {
-		return nil, Missing, err
+		return now, err
 	}
-	if bytes.Equal(text, base.text) {
-		return base, Loaded, nil
+	if bytes.Equal(now.text, base.text) {
+		now.state = Loaded
+		return now, nil
 	}
-	current, state := parse(text)
-	if state != Loaded {
-		return base, state, nil
+	parsed, state := parse(now.text)
+	if now.state = state; state == Loaded {
+		now.file = parsed
 	}
-	return current, Loaded, nil
+	return now, nil
+}
+
+// unchanged reports, by errOvertaken, that the file no longer is what was seen.
+func (r *Registry) unchanged(seen looked) error {
+	now, err := stamp.Take(r.fs, r.path, time.Now())
+	if err != nil || seen.stamp.Same(now) {
+		return err
+	}
+	text, err := safefile.ReadRegular(r.fs, r.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if there := err == nil; there != (seen.state != Missing) || !bytes.Equal(text, seen.text) {
+		return errOvertaken
+	}
+	return nil
 }
 
 // merge puts the pending changes into a text. Rows that another writer dropped

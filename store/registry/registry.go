@@ -211,7 +211,8 @@ func (r *Registry) Len() int {
 // Put sets fields of a session's row to raw JSON values, in memory; nil
 // removes a field. A session without a row gets a fresh one, at the end. Keys
 // that are not among Fields are ignored: a row never has them. Values that are
-// there already make nothing dirty.
+// in memory already are changes, too: another writer may have replaced them in
+// the file since it was read.
 func (r *Registry) Put(id string, fields map[string][]byte) {
 	fields = usable(fields)
 	r.mu.Lock()
@@ -221,12 +222,10 @@ func (r *Registry) Put(id string, fields map[string][]byte) {
 	if !had {
 		row = newRow(id)
 	}
-	before := row.Bytes()
-	row = apply(row, fields)
-	if had && bytes.Equal(before, row.Bytes()) {
+	if had && len(fields) == 0 {
 		return
 	}
-	next := &change{row: row, fields: fields}
+	next := &change{row: apply(row, fields), fields: fields}
 	if old != nil {
 		next.whole = old.whole
 		next.fields = maps.Clone(old.fields)
@@ -243,9 +242,6 @@ func (r *Registry) SetRow(id string, row *jsonedit.Object) {
 	row = relaid(row)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old, had := rowOf(r.base, r.pending[id], id); had && bytes.Equal(old.Bytes(), row.Bytes()) {
-		return
-	}
 	r.setLocked(id, &change{row: row, whole: true})
 }
 
@@ -265,13 +261,17 @@ func (r *Registry) Adopt(id string, row *jsonedit.Object) bool {
 }
 
 // Pending returns the rows that are not yet in the file, with the fields that
-// Put has changed of each: none for a row that is new. Deleted rows are left
-// out.
+// are to replace what the file has: those that Put has changed, all of a row
+// that SetRow made, none of one that was adopted. Deleted rows are left out.
 func (r *Registry) Pending() map[string][]string {
 	_, pending := r.snapshot()
 	out := make(map[string][]string, len(pending))
 	for id, c := range pending {
-		if c.row != nil {
+		switch {
+		case c.row == nil:
+		case c.whole:
+			out[id] = slices.Clone(Fields)
+		default:
 			out[id] = slices.Sorted(maps.Keys(c.fields))
 		}
 	}

@@ -81,7 +81,7 @@ func open(t *testing.T, text string) (r *Registry, path string) {
 
 func flush(t *testing.T, r *Registry) {
 	t.Helper()
-	if err := r.Flush(context.Background()); err != nil {
+	if err := r.Flush(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if r.Dirty() {
@@ -233,16 +233,34 @@ func TestPutTouchesOneRow(t *testing.T) {
 	}
 }
 
-func TestPutOfTheSameIsClean(t *testing.T) {
-	r, _ := open(t, sample)
-	r.Put("local_aaaa000001", raw("title", `"S\u00fc\u00df 会话 \"x\"\n"`, "pinned", "false"))
+func TestPutOfTheSameWritesNothing(t *testing.T) {
+	r, path := open(t, sample)
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.Put("local_aaaa000001", raw("head_id", `"n"`))
 	r.Put("local_aaaa000001", nil)
-	row, _ := r.Row("local_aaaa000001")
-	r.SetRow("local_aaaa000001", row)
 	if r.Dirty() {
-		t.Error("what was there already makes the registry dirty")
+		t.Error("what no row has makes the registry dirty")
 	}
+	r.Put("local_aaaa000001", raw("title", `"S\u00fc\u00df 会话 \"x\"\n"`, "pinned", "false"))
+	row, _ := r.Row("local_bbbb000002")
+	r.SetRow("local_bbbb000002", row)
+	flush(t, r)
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("what the file has already is written again (%v)", err)
+	}
+}
+
+// TestPutOfWhatMemoryHas: another writer changed the field since the file was
+// read, and this one changes it back.
+func TestPutOfWhatMemoryHas(t *testing.T) {
+	r, path := open(t, sample)
+	write(t, path, strings.Replace(sample, `"pinned": false`, `"pinned": true`, 1))
+	r.Put("local_aaaa000001", raw("pinned", "false"))
+	flush(t, r)
+	want(t, "the file", read(t, path), sample)
 }
 
 func TestNewRows(t *testing.T) {
@@ -539,7 +557,7 @@ func TestFlushOfNothingWritesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	r.Put("local_aaaa000001", raw("title", `"y"`))
-	if err := r.Flush(ctx); !errors.Is(err, context.Canceled) || !r.Dirty() {
+	if err := r.Flush(ctx, nil); !errors.Is(err, context.Canceled) || !r.Dirty() {
 		t.Errorf("Flush with an ended context: %v", err)
 	}
 }
@@ -616,7 +634,7 @@ func TestConcurrentUse(t *testing.T) {
 				for range r.Rows() {
 				}
 				if i%10 == g {
-					if err := r.Flush(context.Background()); err != nil {
+					if err := r.Flush(context.Background(), nil); err != nil {
 						t.Error(err)
 					}
 					if _, err := r.Reload(); err != nil {

@@ -20,6 +20,10 @@ type WriteOptions struct {
 	Mode fs.FileMode
 	// NoReplace makes the write fail with fs.ErrExist when path exists.
 	NoReplace bool
+	// Ready, if not nil, is called when the new content is durable under its
+	// temporary name, right before it takes its place. Its error ends the
+	// write, and is wrapped by WriteAtomic's: path keeps the old content.
+	Ready func() error
 }
 
 // tempSuffix ends the name of a temporary file: <name>.<32 hex>.tmp.
@@ -55,6 +59,11 @@ func WriteAtomic(f FS, path string, data []byte, opt WriteOptions) error {
 	temp := path + "." + randomHex() + tempSuffix
 	if err := writeTemp(f, temp, data, want); err != nil {
 		return fmt.Errorf("write %s: %w", path, errors.Join(err, removeTemp(f, temp)))
+	}
+	if opt.Ready != nil {
+		if err := opt.Ready(); err != nil {
+			return fmt.Errorf("write %s: %w", path, errors.Join(err, removeTemp(f, temp)))
+		}
 	}
 	rename := f.Rename
 	if opt.NoReplace {
