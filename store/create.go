@@ -103,7 +103,7 @@ func (s *Store) createLocked(ctx context.Context, se *session, n NewSession) (*C
 	s.swapLocked(se, sn)
 	s.list.setRow(n.ID, row)
 	c := &Change{ID: n.ID, New: sn, Listing: true, Row: true}
-	s.swapped(*c)
+	s.tell(*c)
 	return c, s.list.flush(ctx)
 }
 

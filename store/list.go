@@ -41,7 +41,7 @@ type listing struct {
 	read  atomic.Int64       // meta.json files read since the cache was written
 	// cached is the number of sessions that the cache holds.
 	cached int
-	shown  map[string]shownRow
+	shown  shown
 	// scanned is what the rows of the last scan were made from.
 	scanned registry.Version
 	kept    *keptRows
@@ -59,12 +59,6 @@ type metaRow struct {
 	trusted bool
 	fields  []KV // the registry's fields that it holds
 	mtime   float64
-}
-
-// shownRow is a session as it was last told to the observers.
-type shownRow struct {
-	archived bool
-	json     string
 }
 
 func openListing(s *Store) (*listing, error) {
@@ -104,9 +98,9 @@ func (l *listing) load(ctx context.Context, places []layout.Place) ([]listed, er
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.shown = make(map[string]shownRow, len(rows))
+	l.shown.rows = make(map[string]shownRow, len(rows))
 	for _, r := range rows {
-		l.shown[r.place.ID] = l.shownLocked(r)
+		l.shown.set(r)
 		l.catchUpLocked(r)
 	}
 	l.keepLocked(rows)
@@ -135,10 +129,6 @@ func (l *listing) catchUpLocked(r listed) {
 		l.reg.Put(r.place.ID, stale)
 		l.flushSoonLocked()
 	}
-}
-
-func (l *listing) shownLocked(r listed) shownRow {
-	return shownRow{archived: r.row.Truthy("archived"), json: string(r.row.Bytes())}
 }
 
 // newRow makes a row from what is on disk (reference 8.2).
@@ -219,7 +209,7 @@ func (l *listing) remove(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reg.Delete(id)
-	delete(l.shown, id)
+	delete(l.shown.rows, id)
 	l.flushSoonLocked()
 }
 
@@ -299,51 +289,4 @@ func (l *listing) close(ctx context.Context) error {
 	l.done = true
 	l.mu.Unlock()
 	return l.flush(ctx)
-}
-
-// rescan compares the list with what the observers were told last, and tells
-// them what another process changed. It is called by the watcher.
-func (s *Store) rescan(ctx context.Context) {
-	if s.watch != nil {
-		s.watch.followParents()
-	}
-	rows, err := s.list.scan(ctx)
-	if err != nil {
-		s.log.Warn("list sessions", "err", err)
-		return
-	}
-	for _, c := range s.list.diff(rows) {
-		s.swapped(c)
-		s.publish(ctx, &c)
-	}
-	if s.watch != nil {
-		s.watch.follow(ctx, rows)
-	}
-}
-
-// diff notes rows as shown, and returns what differs from before.
-func (l *listing) diff(rows []listed) []Change {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []Change
-	first := l.shown == nil // nothing was told yet that could differ
-	now := make(map[string]shownRow, len(rows))
-	for _, r := range rows {
-		id, cur := r.place.ID, l.shownLocked(r)
-		now[id] = cur
-		old, ok := l.shown[id]
-		if !ok || old != cur {
-			out = append(out, Change{ID: id, Foreign: true, Row: true, Listing: !ok || old.archived != cur.archived})
-		}
-	}
-	for id := range l.shown {
-		if _, ok := now[id]; !ok {
-			out = append(out, Change{ID: id, Foreign: true, Row: true, Listing: true})
-		}
-	}
-	l.shown = now
-	if first {
-		return nil
-	}
-	return out
 }

@@ -218,7 +218,7 @@ func (t *tx) become(next *Snapshot) {
 	t.s.swapLocked(t.se, next)
 	t.sn, t.ahead = next, nil
 	c := &Change{ID: t.se.id, Old: old, New: next, Row: true, Listing: old.Archived != next.Archived}
-	t.s.swapped(*c)
+	t.s.tell(*c)
 	t.changes = append(t.changes, c)
 }
 

@@ -36,6 +36,7 @@ func (s *Store) selectRows(ctx context.Context, q ListQuery) ([]listed, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.showedList(rows)
 	s.list.saveCache()
 	rows = slices.DeleteFunc(rows, func(r listed) bool { return !q.selects(r.row) })
 	for i := range rows {
@@ -113,8 +114,10 @@ func makeRow(l listed, projects map[string]string) Row {
 
 // Row returns one session's row, archived or not. NotFound.
 func (s *Store) Row(ctx context.Context, id string) (Row, error) {
+	read := s.showing(id)
 	place, err := s.place("find session", id)
 	if err != nil {
+		read(nil)
 		return Row{}, err
 	}
 	m := s.list.meta(place)
@@ -129,7 +132,9 @@ func (s *Store) Row(ctx context.Context, id string) (Row, error) {
 		project[id] = p.Name
 	}
 	overlay(row, m, place)
-	return makeRow(listed{place: place, row: row}, project), nil
+	r := listed{place: place, row: row}
+	read(&r)
+	return makeRow(r, project), nil
 }
 
 // IndexJSON returns the registry as index.json would hold it now: every
@@ -139,6 +144,7 @@ func (s *Store) IndexJSON(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.showedList(rows)
 	if len(rows) == 0 {
 		return []byte("{}"), nil
 	}

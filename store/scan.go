@@ -19,6 +19,7 @@ import (
 type listed struct {
 	place layout.Place
 	row   *jsonedit.Object
+	kept  bool // of keptRows: as it was when the store was opened
 	// lagged: meta.json had other values than the registry.
 	lagged bool
 	// seen is the state of meta.json that row shows, zero when a later one
@@ -98,6 +99,7 @@ func (r *listed) fill(view registry.View, kept *keptRows, m metaRow) {
 	if kept != nil {
 		if old := kept.rows[r.place.Dir]; old.place == r.place && old.seen == r.seen && r.seen != (stamp{}) {
 			*r = old
+			r.kept = true
 			return
 		}
 	}

@@ -162,7 +162,7 @@ func (s *Store) rereadLocked(ctx context.Context, se *session, place layout.Plac
 	}
 	s.swapLocked(se, sn)
 	c := &Change{ID: se.id, Old: old, New: sn, Foreign: true, Row: true, Listing: old.Archived != sn.Archived}
-	s.swapped(*c)
+	s.tell(*c)
 	return sn, c
 }
 
@@ -293,7 +293,7 @@ func (s *Store) Reload(ctx context.Context, id string) error {
 	var c *Change
 	if old != nil {
 		c = &Change{ID: id, Old: old, New: sn, Row: true, Listing: old.Archived != sn.Archived}
-		s.swapped(*c)
+		s.tell(*c)
 	}
 	se.release()
 	s.publish(ctx, c)

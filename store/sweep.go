@@ -102,7 +102,7 @@ func (s *Store) dropGhosts(ctx context.Context) {
 	s.list.mu.Lock()
 	rows := s.list.reg.View()
 	for id := range rows.IDs() {
-		if _, there := s.list.shown[id]; !there {
+		if _, there := s.list.shown.rows[id]; !there {
 			ghosts = append(ghosts, id)
 		}
 	}

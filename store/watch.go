@@ -423,32 +423,3 @@ func (s *Store) vanished(ctx context.Context, id string) {
 	s.publish(ctx, c)
 	s.rescan(ctx)
 }
-
-// rescanOne compares one session's row with what the observers were told.
-func (s *Store) rescanOne(ctx context.Context, id string) {
-	place, err := s.place("list session", id)
-	if err != nil {
-		s.rescan(ctx)
-		return
-	}
-	m := s.list.meta(place)
-	s.list.mu.Lock()
-	s.list.metas[place.Dir] = m
-	row, ok := s.list.reg.Row(id)
-	if !ok {
-		s.list.mu.Unlock()
-		s.rescan(ctx)
-		return
-	}
-	overlay(row, m, place)
-	cur := s.list.shownLocked(listed{place: place, row: row})
-	old, shown := s.list.shown[id]
-	s.list.shown[id] = cur
-	s.list.mu.Unlock()
-	if shown && old == cur {
-		return
-	}
-	c := Change{ID: id, Foreign: true, Row: true, Listing: !shown || old.archived != cur.archived}
-	s.swapped(c)
-	s.publish(ctx, &c)
-}

@@ -71,6 +71,8 @@ func TestTwoMounts(t *testing.T) {
 		fresh := fmt.Sprint("fresh_", i)
 		try("mkdir", os.Mkdir(m.Session(fresh), 0o700))
 		eventually(t, "a new session", func() bool { _, err := os.Stat(other.Session(fresh, "append", "user")); return err == nil })
+		try("rmdir there", syscall.Rmdir(other.Session(fresh)))
+		eventually(t, "a removed session", func() bool { _, err := os.Stat(m.Session(fresh)); return errors.Is(err, os.ErrNotExist) })
 	}
 }
 
