@@ -178,6 +178,10 @@ func (t *tree) Swapped(c store.Change) {
 
 // Published makes the kernel forget what a change made wrong.
 func (t *tree) Published(ctx context.Context, c store.Change) {
+	if c.Files {
+		t.filesChanged(ctx, c.ID)
+		return
+	}
 	if c.New == nil && (c.Listing || c.Row) {
 		t.refreshRow(ctx, c.ID)
 	}

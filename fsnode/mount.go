@@ -152,7 +152,9 @@ func (t *tree) handleless(cfg Config) bool {
 	t.mu.Lock()
 	sessions := len(t.rows)
 	t.mu.Unlock()
-	return watchLimit() >= sessions+watchesOpen*min(sessions, t.maxOpen)
+	limit := watchLimit()
+	limit -= limit / 4 // for directories of real files, see store.FollowFiles
+	return limit >= sessions+watchesOpen*min(sessions, t.maxOpen)
 }
 
 // watchesOpen is how many more watches a session takes that somebody looks

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
+	"github.com/sessionfs/sessionfs/store"
 )
 
 // The directories of a session that hold real files.
@@ -29,6 +30,8 @@ func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
 		out.Owner = fuse.Owner{Uid: sn.UID, Gid: sn.GID}
 		out.SetTimes(&sn.Created, &sn.Created, &sn.Created)
 	}
+	cfg.Follow = func() bool { return s.t.st.FollowFiles(s.id, s.v.Load().sn.Dir, rel) }
+	cfg.Keep = long
 	cfg.Statfs = s.dir.Statfs
 	cfg.Handleless = s.t.env.Handleless
 	cfg.NoPassthrough = s.t.env.Handleless
@@ -85,7 +88,48 @@ func (s *session) makeReal(rel string) error {
 			return err
 		}
 	}
+	// The request that made them holds one of the two, at most. The kernel may be
+	// about to keep what it asked of the other: who follows it comes to that.
+	for _, p := range s.files.Load().real {
+		p.Changed()
+	}
 	return nil
+}
+
+// filesChanged makes the kernel ask again about the directories of real files
+// in which another process changed something. It is called by nobody who
+// answers a request.
+func (t *tree) filesChanged(ctx context.Context, id string) {
+	t.mu.Lock()
+	s := t.sessions[id]
+	t.mu.Unlock()
+	if s == nil || !t.serving.Load() || heldBy(ctx) != nil {
+		return
+	}
+	f := s.files.Load()
+	if f == nil {
+		return
+	}
+	told := map[*vnode.Pass]uint64{}
+	for _, p := range f.real {
+		if n, kept := p.Told(); kept {
+			told[p] = n
+		}
+	}
+	if len(told) == 0 {
+		return
+	}
+	s.dir.NameChanged(barrier) // for who is being given one of them
+	for p, n := range told {
+		p.Renew(n)
+		t.meter.notified.Add("listing", 1)
+	}
+}
+
+// sameReal reports whether two snapshots tell the same of directories of real
+// files: where they are, and of whom while they are not there.
+func sameReal(a, b *store.Snapshot) bool {
+	return a.Dir == b.Dir && a.UID == b.UID && a.GID == b.GID && a.Created.Equal(b.Created)
 }
 
 func makeDir(base, parent, name string, uid, gid int) error {

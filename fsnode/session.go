@@ -199,6 +199,11 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 		r.listings = append(r.listings, f.messages)
 	}
 	r.listings = append(r.listings, f.branches, f.fields)
+	if !sameReal(old.sn, cur.sn) {
+		for _, p := range f.real {
+			r.changed = append(r.changed, p)
+		}
+	}
 	same := sameRecord(old.sn, cur.sn)
 	if !same {
 		r.listings = append(r.listings, f.nodes, f.history, f.derived.dag)

@@ -22,6 +22,7 @@ type sessionFiles struct {
 	messages, branches, nodes, history          *vnode.List
 	fields, appends                             *vnode.List
 	attachments, work, context                  vnode.Found
+	real                                        []*vnode.Pass // these three
 	derived                                     *derived
 }
 
@@ -43,6 +44,9 @@ func (s *session) newFiles(watched bool) *sessionFiles {
 	f.derived = s.newDerived(watched)
 	f.attachments, f.work = s.newReal()
 	f.context = s.newContext()
+	for _, r := range []vnode.Found{f.attachments, f.work, f.context} {
+		f.real = append(f.real, r.Foreign.(*vnode.Pass))
+	}
 	return f
 }
 

@@ -47,6 +47,7 @@ type Store interface {
 	Begin(ctx context.Context, id string) (*store.Run, error)
 	CommitTurn(ctx context.Context, id, message string) (c store.Commit, ok bool, err error)
 	Dirty(id string)
+	FollowFiles(id, dir, rel string) bool
 	SavedFiles(id string) (*store.SavedFiles, error)
 	ProjectNames(known any) (names map[string]string, version any)
 	Retry(ctx context.Context, id string, ref store.Ref) (node string, err error)

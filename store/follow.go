@@ -177,7 +177,7 @@ func (w *watcher) forget(id, dir string) {
 		for d := range w.dirs {
 			if strings.HasPrefix(d, dir+"/") {
 				drop = append(drop, d)
-				delete(w.dirs, d)
+				w.deleteLocked(d)
 			}
 		}
 	}

@@ -182,6 +182,10 @@ type Change struct {
 	// Commit is set when the session's repository got a commit; nothing else
 	// changed then, and Swapped is not called.
 	Commit bool
+	// Files is set when something changed in one of the directories of real
+	// files that FollowFiles follows; nothing else changed then, and Swapped is
+	// not called.
+	Files bool
 	// Foreign is set when another process made the change.
 	Foreign bool
 }

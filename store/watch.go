@@ -34,6 +34,8 @@ type watcher struct {
 	mu       sync.Mutex          // leaf
 	refs     map[string]int      // pins of a session's history/ watch
 	dirs     map[string]watched  // by directory
+	files    int                 // how many of dirs hold real files
+	maxFiles int                 // how many may; not changed
 	hints    map[string][]string // session -> files that events named since
 	busy     map[string]bool     // a session's refresh is running or queued
 	moved    map[string]bool     // directories that events named; true: one was taken away
@@ -50,6 +52,8 @@ type watched struct {
 	id string // of its session
 	// checked: what changed before the watch was on has been looked for.
 	checked bool
+	// files: a directory of real files, see follow_files.go.
+	files bool
 }
 
 // newWatcher watches the root; nil when the system has no inotify
@@ -67,7 +71,7 @@ func newWatcher(s *Store) *watcher {
 		return nil
 	}
 	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{}, moved: map[string]bool{},
-		closing: make(chan struct{})}
+		maxFiles: maxFileWatches(), closing: make(chan struct{})}
 	w.followParents()
 	return w
 }
@@ -132,17 +136,20 @@ func tellsOfCommit(path string) bool {
 	return name == "HEAD" || name == "packed-refs" || strings.Contains(path, "/"+gitDir+"/refs/")
 }
 
-// dropSession ends one addSession: with the last, history/ is watched no more.
+// dropSession ends one addSession: with the last, only the session's directory
+// is watched.
 func (w *watcher) dropSession(id string) {
+	w.addMu.Lock()
+	defer w.addMu.Unlock()
 	w.mu.Lock()
 	w.refs[id]--
 	var unwatch []string
 	if w.refs[id] <= 0 {
 		delete(w.refs, id)
 		for dir, of := range w.dirs {
-			if of.id == id && (filepath.Base(dir) == historyDir || inGit(dir+"/")) {
+			if of.id == id && (of.files || filepath.Base(dir) == historyDir || inGit(dir+"/")) {
 				unwatch = append(unwatch, dir)
-				delete(w.dirs, dir)
+				w.deleteLocked(dir)
 			}
 		}
 	}
@@ -189,6 +196,9 @@ func (w *watcher) loop() {
 
 // event looks where an event points.
 func (w *watcher) event(ev fsnotify.Event) {
+	if w.filesEvent(ev) {
+		return
+	}
 	if strings.HasSuffix(ev.Name, ".tmp") || ev.Op == fsnotify.Chmod {
 		return // a writer's temporary file; its rename is an event of its own
 	}
@@ -269,10 +279,22 @@ func (w *watcher) lookSession(id string) {
 			return
 		}
 		w.mu.Unlock()
-		w.s.look(context.Background(), id, files)
-		if slices.ContainsFunc(files, tellsOfCommit) {
-			w.s.publish(context.Background(), &Change{ID: id, Commit: true, Foreign: true})
-		}
+		w.lookAt(context.Background(), id, files)
+	}
+}
+
+// lookAt looks where hints of a session point.
+func (w *watcher) lookAt(ctx context.Context, id string, hints []string) {
+	paths, files := splitHints(id, hints)
+	if files != "" { // first: it waits for nobody's lock
+		w.filesChanged(ctx, id, files)
+	}
+	if len(paths) == 0 {
+		return
+	}
+	w.s.look(ctx, id, paths)
+	if slices.ContainsFunc(paths, tellsOfCommit) {
+		w.s.publish(ctx, &Change{ID: id, Commit: true, Foreign: true})
 	}
 }
 

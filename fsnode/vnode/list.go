@@ -34,8 +34,9 @@ type List struct {
 // foreign one with what must be known of it.
 type Found struct {
 	Node Node
-	// Foreign is a node of another kind, a directory, with its identity and
-	// policy, placed by PlaceForeign. It fills its own attributes.
+	// Foreign is a node of another kind, a directory, with its identity and the
+	// policy of its name, placed by PlaceForeign. It fills its own attributes and
+	// says how long they may be kept.
 	Foreign  fs.InodeEmbedder
 	Identity string
 	Policy   Policy
@@ -56,15 +57,15 @@ func (l *List) answer(ctx context.Context, f Found, out *fuse.EntryOut) (*fs.Ino
 		return f.Node.base().EmbeddedInode(), nil
 	}
 	in := f.Foreign.EmbeddedInode()
+	var a fuse.AttrOut
 	if g, ok := f.Foreign.(fs.NodeGetattrer); ok {
-		var a fuse.AttrOut
 		if errno := g.Getattr(ctx, nil, &a); errno != 0 {
 			return nil, errno
 		}
 		out.Attr = a.Attr
 	}
 	out.SetEntryTimeout(f.Policy.entry(l.Env))
-	out.SetAttrTimeout(f.Policy.Lookup.time())
+	out.SetAttrTimeout(a.Timeout())
 	return in, nil
 }
 

@@ -75,6 +75,12 @@ type PassConfig struct {
 	// owner and times. Mode and link count are set already. nil: the daemon's
 	// user, 1970.
 	Absent func(out *fuse.Attr)
+	// Follow, when not nil, reports whether Renew is called, from now on, after
+	// each change that others make to the directory itself and to the names in
+	// it. Then the kernel may keep the directory's attributes for Keep, and its
+	// listing; what is in it is asked for each time all the same.
+	Follow func() bool
+	Keep   time.Duration
 	// Statfs answers for the directory while it is not there. nil: ENOENT.
 	Statfs func(ctx context.Context, out *fuse.StatfsOut) syscall.Errno
 	// NoPassthrough keeps file data going through the daemon where the kernel
@@ -88,6 +94,8 @@ type PassConfig struct {
 	// sign (mmap leaves its time alone), so Changed is to be called soon, from
 	// no request: it waits for the pages that are being read.
 	WasRead func(*Pass)
+
+	keep *passKeep // made by NewPass where Follow is set
 }
 
 // PassGroup is a set of Pass trees on one disk, a session's workdir and
@@ -124,9 +132,9 @@ func NewPassGroup() *PassGroup {
 // the mount while the kernel still uses it (see pin).
 //
 // What is created belongs to the owner of the root directory when the daemon
-// runs as root. Attributes and names are never cached (timeout 0): other
-// processes write the same files in place. There are no extended attributes.
-// A mount point below the root is not entered (EXDEV).
+// runs as root. Attributes and names are never cached (timeout 0), except for
+// the root's own where it is followed: other processes write the same files in
+// place. There are no extended attributes. A mount point below the root is not entered (EXDEV).
 type Pass struct {
 	gofs.Inode
 	group *PassGroup
@@ -142,9 +150,12 @@ type Pass struct {
 
 // NewPass returns the root node of the tree that cfg describes. It may be any
 // directory of a bigger tree; its inode number is the caller's choice.
-func NewPass(cfg PassConfig) gofs.InodeEmbedder {
+func NewPass(cfg PassConfig) *Pass {
 	if cfg.Group == nil {
 		cfg.Group = NewPassGroup()
+	}
+	if cfg.Follow != nil {
+		cfg.keep = &passKeep{}
 	}
 	return &Pass{group: cfg.Group, salt: cfg.Salt, cfg: &cfg}
 }

@@ -119,6 +119,7 @@ func (p *Pass) Create(ctx context.Context, name string, flags, mode uint32, out 
 	if err != nil {
 		return nil, nil, 0, passErrno(err)
 	}
+	p.entryChanged()
 	mode |= syscall.S_IFREG
 	if created {
 		flags &^= unix.O_TRUNC
@@ -243,6 +244,7 @@ func (p *Pass) make(ctx context.Context, name string, mode uint32, out *fuse.Ent
 	if err != nil {
 		return nil, passErrno(err)
 	}
+	p.entryChanged()
 	dir.cfg.changed()
 	fd, err := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -290,6 +292,7 @@ func (p *Pass) Link(ctx context.Context, target gofs.InodeEmbedder, name string,
 	if errno != 0 {
 		return nil, errno
 	}
+	p.entryChanged()
 	dir.cfg.changed()
 	_, inode := p.child(ctx, st, &out.Attr)
 	return inode, 0
@@ -321,6 +324,7 @@ func (p *Pass) remove(ctx context.Context, name string, flags int) syscall.Errno
 		undo()
 		return passErrno(err)
 	}
+	p.entryChanged()
 	if dir.cfg.OnRemove != nil {
 		dir.cfg.OnRemove()
 	} else {
@@ -418,6 +422,8 @@ func (p *Pass) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		undo()
 		return passErrno(err)
 	}
+	p.entryChanged()
+	to.entryChanged()
 	from.cfg.changed()
 	if dest.cfg != from.cfg {
 		dest.cfg.changed()

@@ -50,7 +50,8 @@ func (p *Pass) lookupIn(ctx context.Context, dir passRef, name string, out *fuse
 // Getattr implements fs.NodeGetattrer. What is open is asked through its own
 // descriptor: it may have lost its name.
 func (p *Pass) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	errno := p.withObject(ctx, func(ref passRef) error {
+	keep := p.followed()
+	errno := p.stat(ctx, keep, func(ref passRef) error {
 		st, err := passStat(ref.fd)
 		if err == nil {
 			passAttr(st, &out.Attr)
@@ -60,7 +61,10 @@ func (p *Pass) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 	})
 	if p.absent(errno) {
 		p.absentAttr(&out.Attr)
-		return 0
+		errno = 0
+	}
+	if keep && errno == 0 {
+		out.SetTimeout(p.cfg.Keep)
 	}
 	return errno
 }
@@ -296,6 +300,7 @@ func (l *passLink) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.Att
 	if errno := l.dir.Getattr(ctx, nil, out); errno != 0 {
 		return errno
 	}
+	out.SetTimeout(0) // nobody tells of the link when the directory changes
 	out.Mode, out.Nlink = syscall.S_IFLNK|0o777, 1
 	out.Size, out.Blocks = uint64(len(l.target)), 0
 	return 0

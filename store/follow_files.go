@@ -1,0 +1,187 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// The directories of real files of a session (workdir/, workdir/attachments/,
+// context/) are no part of what a snapshot shows. Who shows them asks to have
+// one followed, and is told when it comes, goes or is replaced, when names in it
+// come and go, and of its own attributes; not of what is in its files and
+// further down, which programs write in place.
+
+// Hints of the watcher that are no paths: what an event told of the directories
+// of real files.
+const (
+	filesHint  = "\x00files"  // something in one of them, or that one came
+	placesHint = "\x00places" // one went or was replaced: its watch is that of another
+	movedHint  = "\x00moved"  // one was renamed: perhaps to where another session has it
+)
+
+// FollowFiles reports whether the observers are told, by Change.Files, of what
+// changes from now on in one of a session's directories of real files, or with
+// it; also when it is not there yet. Dir is the session's directory, rel the path
+// from there. It is false for a session that is not pinned or watched, and where
+// there are not watches enough: these directories take a quarter at most.
+func (s *Store) FollowFiles(id, dir, rel string) bool {
+	return s.watch != nil && s.watch.followFiles(id, dir, rel)
+}
+
+func (w *watcher) followFiles(id, dir, rel string) bool {
+	path := filepath.Join(dir, rel)
+	w.mu.Lock()
+	_, session := w.dirs[dir]
+	of, known := w.dirs[path]
+	pinned := session && w.refs[id] > 0
+	w.mu.Unlock()
+	if !pinned || known {
+		return pinned && of.files && of.id == id
+	}
+	if up := filepath.Dir(rel); up != "." && !w.followFiles(id, dir, up) {
+		return false
+	}
+	fi, err := w.s.fs.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // its coming is an event of the directory above
+	}
+	return err == nil && fi.IsDir() && w.watchFiles(id, path)
+}
+
+// watchFiles watches a directory of real files, of a session that is pinned.
+func (w *watcher) watchFiles(id, dir string) bool {
+	w.addMu.Lock()
+	defer w.addMu.Unlock()
+	w.mu.Lock()
+	of, known := w.dirs[dir]
+	add := !known && w.refs[id] > 0 && w.files < w.maxFiles
+	if add {
+		w.dirs[dir] = watched{id: id, files: true}
+		w.files++
+	}
+	w.mu.Unlock()
+	if !add {
+		return known && of.files && of.id == id
+	}
+	if w.fw.Add(dir) == nil {
+		return true
+	}
+	w.mu.Lock()
+	w.deleteLocked(dir)
+	w.mu.Unlock()
+	return false
+}
+
+// deleteLocked forgets a directory. Requires w.mu.
+func (w *watcher) deleteLocked(dir string) {
+	if w.dirs[dir].files {
+		w.files--
+	}
+	delete(w.dirs, dir)
+}
+
+// filesEvent takes an event that tells of a session's directories of real
+// files.
+func (w *watcher) filesEvent(ev fsnotify.Event) bool {
+	id, hint, ok := w.filesHintOf(ev)
+	if ok && hint != "" {
+		w.session(id, hint)
+	}
+	return ok
+}
+
+func (w *watcher) filesHintOf(ev fsnotify.Event) (id, hint string, ok bool) {
+	dir, name := filepath.Dir(ev.Name), filepath.Base(ev.Name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	self, in := w.dirs[ev.Name], w.dirs[dir]
+	switch {
+	case self.files && ev.Has(fsnotify.Rename):
+		return self.id, movedHint, true
+	case self.files && (ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove)):
+		return self.id, placesHint, true
+	case self.files:
+		return self.id, filesHint, true
+	case in.files && (ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)):
+		return in.id, filesHint, true
+	case in.files:
+		return in.id, "", true // in a file
+	case (name == workDir || name == contextDir) && filepath.Base(dir) == in.id && !inGit(dir+"/") && w.refs[in.id] > 0:
+		return in.id, filesHint, true
+	}
+	return "", "", false
+}
+
+// splitHints takes the hints of files out of those of a session: the strongest
+// of them, or "". A session's directory that went, and events that were lost,
+// tell of its files as well.
+func splitHints(id string, hints []string) (paths []string, files string) {
+	for _, h := range hints {
+		if !strings.HasPrefix(h, "\x00") {
+			paths = append(paths, h)
+			if h != "" && filepath.Base(h) != id {
+				continue
+			}
+			h = placesHint
+		}
+		if files == "" || h == movedHint || h == placesHint && files == filesHint {
+			files = h
+		}
+	}
+	return paths, files
+}
+
+// filesChanged tells the observers of a session's files. Watches that may be of
+// other directories by now are dropped before: who looks sets new ones.
+func (w *watcher) filesChanged(ctx context.Context, id, hint string) {
+	ids := []string{id}
+	if hint != filesHint {
+		ids = w.dropFiles(id, hint == movedHint)
+	}
+	for _, id := range ids {
+		w.s.publish(ctx, &Change{ID: id, Files: true, Foreign: true})
+	}
+}
+
+// dropFiles drops the watches of a session's directories of real files; all: of
+// those of every session, as one watch serves a directory under all its names.
+// It returns the sessions, id among them.
+func (w *watcher) dropFiles(id string, all bool) []string {
+	w.addMu.Lock()
+	defer w.addMu.Unlock()
+	ids := []string{id}
+	var drop []string
+	w.mu.Lock()
+	for dir, of := range w.dirs {
+		if of.files && (all || of.id == id) {
+			drop, ids = append(drop, dir), append(ids, of.id)
+			w.deleteLocked(dir)
+		}
+	}
+	w.mu.Unlock()
+	for _, dir := range drop {
+		_ = w.fw.Remove(dir)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// maxFileWatches is how many directories of real files may be watched: a
+// quarter of what the system gives to a user, so that they leave enough for what
+// costs more without one.
+func maxFileWatches() int {
+	b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n / 4
+}
