@@ -26,6 +26,9 @@ type Fault struct {
 	// Reads counts, and fails, the calls that change nothing, instead of those
 	// that change something.
 	Reads bool
+	// Only counts nothing but the calls of which it says so; nil counts all. It is
+	// asked while the call waits and must not use the disk.
+	Only func(op, name string) bool
 }
 
 // Disk is the operating system's disk with faults and a memory. It never
@@ -84,11 +87,11 @@ func (d *Disk) Trace(f func(op, name string)) {
 //
 // Requires d.mu.
 func (d *Disk) count(op, name string, read bool) (fails bool) {
-	if read != d.fault.Reads {
+	f := d.fault
+	if read != f.Reads || f.Only != nil && !(f.Down && d.hit != "") && !f.Only(op, name) {
 		return false
 	}
 	d.calls++
-	f := d.fault
 	if f.At == 0 || d.calls < f.At || d.calls > f.At && !f.Down {
 		return false
 	}
