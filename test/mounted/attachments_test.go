@@ -15,7 +15,7 @@ import (
 )
 
 // TestAttachments: a real directory: what is written is in the session's
-// repository, what another process puts there is seen at once, and the usual
+// repository, what another process puts there is seen, and the usual
 // operations of a file system work.
 func TestAttachments(t *testing.T) {
 	m := start(t, "attachments")
@@ -56,9 +56,7 @@ tar -cf - . | tar -tf - > /dev/null
 	if got := read(t, dir, "from outside.txt"); got != "outside\n" {
 		t.Errorf("a file from outside reads %q", got)
 	}
-	if !slices.Contains(names(t, dir), "from outside.txt") {
-		t.Error("a file from outside is not listed")
-	}
+	within(t, "a file from outside is listed", func() bool { return slices.Contains(names(t, dir), "from outside.txt") })
 	if err := os.WriteFile(filepath.Join(real, "from outside.txt"), []byte("changed in place\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
