@@ -3,8 +3,11 @@ package fsnode
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/sessionfs/sessionfs/fsnode/spool"
 	"github.com/sessionfs/sessionfs/fsnode/vnode"
@@ -15,26 +18,32 @@ import (
 // others are roles.
 const messageFile = "message.json"
 
-// newAppends makes append/: what is written there becomes a new message.
-func (s *session) newAppends(watched bool) *vnode.List {
-	l := &vnode.List{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("dir", "append")), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.appendDir},
-		Tag:  s, Up: s.dir,
-	}
-	s.place(l)
-	var table vnode.Table
-	for _, name := range []string{"user", "assistant", "system", messageFile} {
-		f := &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("append", name)), Gen: s.gen,
-			Policy: policyOf(kindDirectory, watched), Of: &appended{s, name}}}
-		vnode.Place(context.Background(), &l.Inode, f)
-		table = append(table, vnode.Row{Name: name, Found: vnode.Found{Node: f}})
-	}
-	l.Entries, l.Find = table.Entries, table.Find
-	return l
+// appendKind is append/: what is written there becomes a new message. Its
+// files are made at each lookup, and are known to nobody but the kernel.
+var appendKind = &listKind{
+	name: "append",
+	list: func(_ context.Context, s *session, _ *view) ([]fuse.DirEntry, error) {
+		out := make([]fuse.DirEntry, len(appendNames))
+		for i, name := range appendNames {
+			out[i] = vnode.FileEntry(name, s.ident("append", name))
+		}
+		return out, nil
+	},
+	find: func(_ context.Context, l *sessionList, name string) (vnode.Found, error) {
+		i := slices.Index(appendNames[:], name)
+		if i < 0 {
+			return vnode.Found{Absent: long}, vnode.NotFound // it never will be there
+		}
+		f := &appended{s: l.s, what: appendNames[i]}
+		f.Policy = policyOf(kindDirectory, l.s.watched())
+		vnode.Place(context.Background(), &l.Inode, f, vnode.Ino(l.s.ident("append", name)), l.s.gen)
+		return vnode.Found{Node: f}, nil
+	},
+	stat: func(ctx context.Context, s *session) (vnode.Stat, error) { return s.appendStat(ctx, 0o700) },
 }
 
-// appendDir is the attributes of append/.
-func (s *session) appendDir(ctx context.Context) (vnode.Stat, error) { return s.appendStat(ctx, 0o700) }
+// appendNames are the files of append/.
+var appendNames = [...]string{"user", "assistant", "system", messageFile}
 
 // appendStat is the attributes of append/ and its files, which read empty:
 // their time is the session's creation.
@@ -50,6 +59,7 @@ func (s *session) appendStat(ctx context.Context, perm uint32) (vnode.Stat, erro
 
 // appended is a file in append/.
 type appended struct {
+	vnode.File
 	s    *session
 	what string // "user", "assistant", "system" or messageFile
 }

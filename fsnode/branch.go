@@ -15,28 +15,33 @@ import (
 // branchDir is branch/<name>/: one branch, root to tip, each message a link
 // into nodes/. It belongs to the name, whichever branch that is.
 type branchDir struct {
+	vnode.List
 	s    *session
 	name string
-	list *vnode.List
-	tip  string                 // as last handed out; guarded by s.mu
-	out  map[string]*vnode.Link // the links handed out; guarded by s.mu
+	tip  string           // as last handed out; guarded by s.mu
+	out  few[*branchLink] // the links handed out; guarded by s.mu
 }
 
-// newBranches makes branch/.
-func (s *session) newBranches(watched bool) *vnode.List {
-	l := s.newList(watched, "branch", func(_ context.Context, v *view) ([]fuse.DirEntry, error) {
+func (d *branchDir) label() string { return d.name }
+
+// branchesKind is branch/.
+var branchesKind = &listKind{
+	name: "branch",
+	list: func(_ context.Context, s *session, v *view) ([]fuse.DirEntry, error) {
 		refs := v.branches()
 		out := make([]fuse.DirEntry, len(refs))
 		for i, b := range refs {
 			out[i] = vnode.DirEntry(b.name, s.ident("branch", b.name))
 		}
 		return out, nil
-	})
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		return s.findBranch(ctx, l, name, watched)
-	}
-	l.Verbs = &vnode.Verbs{Mkdir: s.mkdirBranch, Rmdir: s.unnameBranch, Symlink: s.linkBranch, Rename: s.renameName}
-	return l
+	},
+	find: func(ctx context.Context, l *sessionList, name string) (vnode.Found, error) {
+		return l.s.findBranch(ctx, &l.List, name, l.s.watched())
+	},
+	verbs: func(l *sessionList) *vnode.Verbs {
+		s := l.s
+		return &vnode.Verbs{Mkdir: s.mkdirBranch, Rmdir: s.unnameBranch, Symlink: s.linkBranch, Rename: s.renameName}
+	},
 }
 
 func (s *session) findBranch(ctx context.Context, parent *vnode.List, name string, watched bool) (vnode.Found, error) {
@@ -54,42 +59,28 @@ func (s *session) findBranch(ctx context.Context, parent *vnode.List, name strin
 			s.mu.Unlock()
 			continue
 		}
-		d, ok := s.branches[name]
+		d, ok := s.branches.get(name)
 		if !ok {
-			d = s.newBranch(parent, name, watched)
-			vnode.Place(context.Background(), &parent.Inode, d.list)
-			if s.branches == nil {
-				s.branches = map[string]*branchDir{}
-			}
-			s.branches[name] = d
+			d = &branchDir{List: vnode.List{Base: vnode.Base{Policy: policyOf(kindBranch, watched)}, Up: parent}, s: s, name: name}
+			vnode.Place(context.Background(), &parent.Inode, d, vnode.Ino(s.ident("branch", name)), s.gen)
+			s.branches.put(d)
 		}
 		d.tip = b.tip
 		s.mu.Unlock()
-		return vnode.Found{Node: d.list}, nil
+		return vnode.Found{Node: d}, nil
 	}
 }
 
-func (s *session) newBranch(parent *vnode.List, name string, watched bool) *branchDir {
-	d := &branchDir{s: s, name: name}
-	d.list = &vnode.List{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("branch", name)), Gen: s.gen, Policy: policyOf(kindBranch, watched)},
-		Tag:  d, Up: parent,
-		Entries: d.entries,
-		Find: func(ctx context.Context, name string) (vnode.Found, error) {
-			return d.find(ctx, name, watched)
-		},
+// Stat tells the attributes.
+func (d *branchDir) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, err := d.s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
-	d.list.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		if _, ok := v.tip(name); !ok {
-			return vnode.Stat{}, vnode.Stale
-		}
-		return s.dirOf(ctx)
+	if _, ok := v.tip(d.name); !ok {
+		return vnode.Stat{}, vnode.Stale
 	}
-	return d
+	return d.s.dirOf(ctx)
 }
 
 // messages is the branch in a view.
@@ -114,7 +105,8 @@ func (v *view) branchMessage(branch, name string) (dag.Node, bool) {
 	return messageAt(nodes, name)
 }
 
-func (d *branchDir) entries(ctx context.Context) ([]fuse.DirEntry, error) {
+// Entries lists the directory.
+func (d *branchDir) Entries(ctx context.Context) ([]fuse.DirEntry, error) {
 	v, err := d.s.current(ctx)
 	if err != nil {
 		return nil, err
@@ -135,7 +127,8 @@ func (d *branchDir) ident(name string) string {
 	return d.s.ident("branch", d.name) + "/" + name
 }
 
-func (d *branchDir) find(ctx context.Context, name string, watched bool) (vnode.Found, error) {
+// Find finds a link in the directory.
+func (d *branchDir) Find(ctx context.Context, name string) (vnode.Found, error) {
 	s := d.s
 	for {
 		v, err := s.current(ctx)
@@ -150,30 +143,26 @@ func (d *branchDir) find(ctx context.Context, name string, watched bool) (vnode.
 			s.mu.Unlock()
 			continue
 		}
-		l, ok := d.out[name]
+		l, ok := d.out.get(name)
 		if !ok {
-			l = d.newLink(name, watched)
-			vnode.Place(context.Background(), &d.list.Inode, l)
-			if d.out == nil {
-				d.out = map[string]*vnode.Link{}
-			}
-			d.out[name] = l
+			l = &branchLink{d: d, name: name}
+			l.Policy = policyOf(kindBranchLink, s.watched())
+			vnode.Place(context.Background(), &d.Inode, l, vnode.Ino(d.ident(name)), s.gen)
+			d.out.put(l)
 		}
 		s.mu.Unlock()
 		return vnode.Found{Node: l}, nil
 	}
 }
 
-func (d *branchDir) newLink(name string, watched bool) *vnode.Link {
-	return &vnode.Link{Base: vnode.Base{Env: d.s.t.env, Number: vnode.Ino(d.ident(name)), Gen: d.s.gen,
-		Policy: policyOf(kindBranchLink, watched), Of: &branchLink{d, name}}}
-}
-
 // branchLink is a link in branch/<name>/.
 type branchLink struct {
+	vnode.Link
 	d    *branchDir
 	name string
 }
+
+func (l *branchLink) label() string { return l.name }
 
 // at finds the link's node in a view.
 func (l *branchLink) at(v *view) (target string, n dag.Node, e store.Entry, err error) {
@@ -221,20 +210,20 @@ func (s *session) staleBranches() *record {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, d := range s.branches {
-		r.listings = append(r.listings, d.list)
-		tip, there := tips[name]
+	for d := range s.branches.all() {
+		r.listings = append(r.listings, &d.List)
+		tip, there := tips[d.name]
 		if tip == d.tip {
 			continue
 		}
 		d.tip = tip
 		if !there && f != nil {
-			r.gone = append(r.gone, goneName{f.branches, name})
+			r.gone = append(r.gone, goneName{f.branches, d.name})
 		}
-		for link, l := range d.out {
+		for l := range d.out.all() {
 			r.changed = append(r.changed, l)
-			if _, there := v.branchMessage(name, link); !there {
-				r.gone = append(r.gone, goneName{d.list, link})
+			if _, there := v.branchMessage(d.name, l.name); !there {
+				r.gone = append(r.gone, goneName{&d.List, l.name})
 			}
 		}
 	}
@@ -248,8 +237,8 @@ func (s *session) holdingBranches(ctx context.Context, names ...string) context.
 	var more []*vnode.List
 	s.mu.Lock()
 	for _, name := range names {
-		if d := s.branches[name]; d != nil {
-			more = append(more, d.list)
+		if d, ok := s.branches.get(name); ok {
+			more = append(more, &d.List)
 		}
 	}
 	s.mu.Unlock()
@@ -305,12 +294,12 @@ func (s *session) linkBranch(ctx context.Context, target, name string) (vnode.Fo
 	if err := s.nameBranch(store.WithLockTimeout(s.holdingBranches(ctx), renameWait), node, name, true); err != nil {
 		return vnode.Found{}, err
 	}
-	l := &vnode.Link{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("branchlink", name)), Gen: s.gen, Policy: policyOf(kindScratch, true),
+	l := &vnode.FuncLink{
+		Spec: vnode.Spec{Number: vnode.Ino(s.ident("branchlink", name)), Gen: s.gen, Policy: policyOf(kindScratch, true),
 			Stat: func(context.Context) (vnode.Stat, error) { return s.stat(s.v.Load(), 0o777, len(target)), nil }},
 		Target: func(context.Context) (string, error) { return target, nil },
 	}
-	vnode.Place(context.Background(), &s.files.Load().branches.Inode, l)
+	vnode.PlaceFunc(context.Background(), &s.files.Load().branches.Inode, l)
 	return vnode.Found{Node: l}, nil
 }
 

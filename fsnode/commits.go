@@ -27,26 +27,11 @@ type history struct {
 	commits []store.Commit
 }
 
-// newCommits makes commits/.
-func (s *session) newCommits(d *derived, watched bool) *vnode.List {
-	l := &vnode.List{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("dir", "commits")), Gen: s.gen, Policy: policyOf(kindDirectory, watched)},
-		Tag:  s, Up: s.dir,
-	}
-	l.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		st, err := s.dirOf(ctx)
-		if err != nil {
-			return st, err
-		}
-		h, err := s.history(ctx, d)
-		if err != nil {
-			return st, err
-		}
-		st.MTime = h.mtime(s.v.Load().sn.Created)
-		return st, nil
-	}
-	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
-		h, err := s.history(ctx, d)
+// commitsKind is commits/.
+var commitsKind = &listKind{
+	name: "commits",
+	list: func(ctx context.Context, s *session, _ *view) ([]fuse.DirEntry, error) {
+		h, err := s.history(ctx, s.files.Load().derived)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +45,10 @@ func (s *session) newCommits(d *derived, watched bool) *vnode.List {
 			}
 		}
 		return out, nil
-	}
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		h, err := s.history(ctx, d)
+	},
+	find: func(ctx context.Context, l *sessionList, name string) (vnode.Found, error) {
+		s := l.s
+		h, err := s.history(ctx, s.files.Load().derived)
 		if err != nil {
 			return vnode.Found{}, err
 		}
@@ -72,12 +58,22 @@ func (s *session) newCommits(d *derived, watched bool) *vnode.List {
 		}
 		c := h.commits[pos-1]
 		if s.t.commitTrees {
-			return s.findCommitTree(ctx, l, h.repo, c, s.commitIdent(name, c), watched)
+			return s.findCommitTree(ctx, &l.List, h.repo, c, s.commitIdent(name, c), s.watched())
 		}
-		return s.findCommitText(l, h.repo, c, s.commitIdent(name, c), watched), nil
-	}
-	s.place(l)
-	return l
+		return s.findCommitText(&l.List, h.repo, c, s.commitIdent(name, c), s.watched()), nil
+	},
+	stat: func(ctx context.Context, s *session) (vnode.Stat, error) {
+		st, err := s.dirOf(ctx)
+		if err != nil {
+			return st, err
+		}
+		h, err := s.history(ctx, s.files.Load().derived)
+		if err != nil {
+			return st, err
+		}
+		st.MTime = h.mtime(s.v.Load().sn.Created)
+		return st, nil
+	},
 }
 
 // commitName is a commit's name: its place in the history, from 1, and the
@@ -211,8 +207,8 @@ func (s *session) findCommitText(dir *vnode.List, repo *store.Commits, c store.C
 			return commitText(context.WithoutCancel(ctx), repo, c)
 		})
 	}
-	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(ident), Gen: s.gen, Policy: policyOf(kindCommit, watched),
+	f := &vnode.FuncFile{
+		Spec: vnode.Spec{Number: vnode.Ino(ident), Gen: s.gen, Policy: policyOf(kindCommit, watched),
 			Stat: func(ctx context.Context) (vnode.Stat, error) {
 				b, err := text(ctx)
 				if err != nil {
@@ -223,7 +219,7 @@ func (s *session) findCommitText(dir *vnode.List, repo *store.Commits, c store.C
 		Read:    text,
 		Version: func() any { return c.Hash },
 	}
-	vnode.Place(context.Background(), &dir.Inode, f)
+	vnode.PlaceFunc(context.Background(), &dir.Inode, f)
 	return vnode.Found{Node: f}
 }
 
@@ -252,10 +248,10 @@ type commitTree struct {
 }
 
 func (t *commitTree) dir(up *vnode.List, ident, tree string, policy vnode.Policy) *vnode.List {
-	l := &vnode.List{
-		Base: vnode.Base{Env: t.s.t.env, Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy,
+	l := &vnode.FuncList{
+		Spec: vnode.Spec{Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy,
 			Stat: func(context.Context) (vnode.Stat, error) { return t.s.commitStat(t.commit, 0o700, 0), nil }},
-		Tag: t.s, Up: up,
+		List: vnode.List{Up: up},
 	}
 	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
 		list, err := t.repo.List(context.WithoutCancel(ctx), tree)
@@ -276,10 +272,10 @@ func (t *commitTree) dir(up *vnode.List, ident, tree string, policy vnode.Policy
 		if err != nil {
 			return vnode.Found{}, err
 		}
-		return vnode.Found{Node: t.entry(l, ident+"/"+name, e)}, nil
+		return vnode.Found{Node: t.entry(&l.List, ident+"/"+name, e)}, nil
 	}
-	vnode.Place(context.Background(), &up.Inode, l)
-	return l
+	vnode.PlaceFunc(context.Background(), &up.Inode, l)
+	return &l.List
 }
 
 // entry makes the node of something in a commit's directory.
@@ -297,21 +293,21 @@ func (t *commitTree) entry(dir *vnode.List, ident string, e store.CommitEntry) v
 		return t.repo.Blob(context.WithoutCancel(ctx), e.Object)
 	}
 	if fileType(e) == syscall.S_IFLNK {
-		l := &vnode.Link{
-			Base: vnode.Base{Env: t.s.t.env, Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy, Stat: stat},
+		l := &vnode.FuncLink{
+			Spec: vnode.Spec{Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy, Stat: stat},
 			Target: func(ctx context.Context) (string, error) {
 				b, err := content(ctx)
 				return string(b), err
 			},
 		}
-		vnode.Place(context.Background(), &dir.Inode, l)
+		vnode.PlaceFunc(context.Background(), &dir.Inode, l)
 		return l
 	}
-	f := &vnode.File{
-		Base: vnode.Base{Env: t.s.t.env, Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy, Stat: stat},
+	f := &vnode.FuncFile{
+		Spec: vnode.Spec{Number: vnode.Ino(ident), Gen: t.s.gen, Policy: policy, Stat: stat},
 		Read: content, Version: func() any { return e.Object },
 	}
-	vnode.Place(context.Background(), &dir.Inode, f)
+	vnode.PlaceFunc(context.Background(), &dir.Inode, f)
 	return f
 }
 

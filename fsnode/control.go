@@ -87,30 +87,30 @@ func (r *refusals) text() ([]byte, time.Time) {
 
 // newControlDir makes .sessionfs/.
 func (t *tree) newControlDir() *vnode.List {
-	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
-		Tag:  t, Up: t.root,
+	l := &vnode.FuncList{
+		Spec: vnode.Spec{Number: vnode.Ino("control"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
+		List: vnode.List{Up: t.root},
 	}
 	t.place(t.root, l)
 	constant := func(text string) func() ([]byte, time.Time) {
 		return func() ([]byte, time.Time) { return []byte(text), t.started }
 	}
 	table := vnode.Table{
-		{Name: "version", Found: vnode.Found{Node: t.newFresh(l, "version", constant(t.version+"\n"))}},
-		{Name: "store", Found: vnode.Found{Node: t.newFresh(l, "store", constant(t.st.Root()+"\n"))}},
-		{Name: "errors", Found: vnode.Found{Node: t.newFresh(l, "errors", t.refused.text)}},
-		{Name: "failed", Found: vnode.Found{Node: t.newFailed(l)}},
-		{Name: "metrics", Found: vnode.Found{Node: t.newMetrics(l)}},
-		{Name: "ctl", Found: vnode.Found{Node: t.newRootControl(l)}},
+		{Name: "version", Found: vnode.Found{Node: t.newFresh(&l.List, "version", constant(t.version+"\n"))}},
+		{Name: "store", Found: vnode.Found{Node: t.newFresh(&l.List, "store", constant(t.st.Root()+"\n"))}},
+		{Name: "errors", Found: vnode.Found{Node: t.newFresh(&l.List, "errors", t.refused.text)}},
+		{Name: "failed", Found: vnode.Found{Node: t.newFailed(&l.List)}},
+		{Name: "metrics", Found: vnode.Found{Node: t.newMetrics(&l.List)}},
+		{Name: "ctl", Found: vnode.Found{Node: t.newRootControl(&l.List)}},
 	}
 	l.Entries, l.Find = table.Entries, table.Find
-	return l
+	return &l.List
 }
 
 // newFresh makes a file of .sessionfs/ that is asked for at each use.
 func (t *tree) newFresh(parent *vnode.List, name string, text func() ([]byte, time.Time)) *vnode.File {
-	f := &vnode.File{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/" + name), Policy: policyOf(kindFresh, true),
+	f := &vnode.FuncFile{
+		Spec: vnode.Spec{Number: vnode.Ino("control/" + name), Policy: policyOf(kindFresh, true),
 			Stat: func(context.Context) (vnode.Stat, error) {
 				b, at := text()
 				if at.IsZero() {
@@ -125,16 +125,16 @@ func (t *tree) newFresh(parent *vnode.List, name string, text func() ([]byte, ti
 		Whole: true,
 	}
 	t.place(parent, f)
-	return f
+	return &f.File
 }
 
 // newFailed makes .sessionfs/failed/: what could not be applied. Its files
 // can be read and deleted.
 func (t *tree) newFailed(parent *vnode.List) *vnode.List {
 	dir := t.sp.FailedDir()
-	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/failed"), Policy: policyOf(kindFresh, true)},
-		Tag:  t, Up: parent,
+	l := &vnode.FuncList{
+		Spec: vnode.Spec{Number: vnode.Ino("control/failed"), Policy: policyOf(kindFresh, true)},
+		List: vnode.List{Up: parent},
 	}
 	l.Stat = func(context.Context) (vnode.Stat, error) {
 		fi, err := os.Lstat(dir)
@@ -156,7 +156,7 @@ func (t *tree) newFailed(parent *vnode.List) *vnode.List {
 		}
 		return out, nil
 	}
-	l.Find = func(_ context.Context, name string) (vnode.Found, error) { return t.findFailed(l, dir, name) }
+	l.Find = func(_ context.Context, name string) (vnode.Found, error) { return t.findFailed(&l.List, dir, name) }
 	l.Verbs = &vnode.Verbs{Unlink: func(_ context.Context, name string) error {
 		if err := t.writable("delete"); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (t *tree) newFailed(parent *vnode.List) *vnode.List {
 		return err
 	}}
 	t.place(parent, l)
-	return l
+	return &l.List
 }
 
 // findFailed returns the node of a kept text. Nobody notifies about it, so it
@@ -186,7 +186,7 @@ func (t *tree) findFailed(parent *vnode.List, dir, name string) (vnode.Found, er
 		return vnode.Found{}, vnode.NotFound
 	}
 	f := &vnode.Disk{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/failed/" + name), Policy: policyOf(kindScratch, true), Stat: stat},
+		Spec: vnode.Spec{Number: vnode.Ino("control/failed/" + name), Policy: policyOf(kindScratch, true), Stat: stat},
 		Path: path,
 	}
 	t.place(parent, f)

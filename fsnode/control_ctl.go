@@ -20,8 +20,8 @@ const rootHelp = `# commands, one a line:
 // newRootControl makes .sessionfs/ctl.
 func (t *tree) newRootControl(parent *vnode.List) *vnode.File {
 	o := &outcomes{help: rootHelp}
-	f := &vnode.File{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/ctl"), Policy: policyOf(kindFresh, true)},
+	f := &vnode.FuncFile{
+		Spec: vnode.Spec{Number: vnode.Ino("control/ctl"), Policy: policyOf(kindFresh, true)},
 		Read: func(context.Context) ([]byte, error) {
 			b, _ := o.text()
 			return b, nil
@@ -43,7 +43,7 @@ func (t *tree) newRootControl(parent *vnode.List) *vnode.File {
 		return &rootCommands{t: t, o: o}, nil
 	}}.Writer
 	t.place(parent, f)
-	return f
+	return &f.File
 }
 
 // rootCommands runs the command lines of one open .sessionfs/ctl.

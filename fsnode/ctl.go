@@ -79,34 +79,49 @@ func (o *outcomes) text() ([]byte, time.Time) {
 	return []byte(b.String()), o.at
 }
 
+// controlFile is ctl.
+type controlFile struct {
+	vnode.File
+	s *session
+}
+
 // newControl makes ctl.
 func (s *session) newControl(watched bool) *vnode.File {
-	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("file", "ctl")), Gen: s.gen, Policy: policyOf(kindLive, watched)},
-		Read: func(context.Context) ([]byte, error) {
-			b, _ := s.ctl.text()
-			return b, nil
-		},
-		Whole: true,
+	f := &controlFile{s: s}
+	f.Policy = policyOf(kindLive, watched)
+	s.put(f, s.ident("file", "ctl"))
+	return &f.File
+}
+
+// Read returns the help and the last outcomes.
+func (f *controlFile) Read(context.Context) ([]byte, error) {
+	b, _ := f.s.ctl.text()
+	return b, nil
+}
+
+// Whole tells that the text changes.
+func (f *controlFile) Whole() bool { return true }
+
+// Stat tells the attributes, with the time of the last outcome.
+func (f *controlFile) Stat(ctx context.Context) (vnode.Stat, error) {
+	v, err := f.s.current(ctx)
+	if err != nil {
+		return vnode.Stat{}, err
 	}
-	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		b, at := s.ctl.text()
-		st := s.stat(v, 0o600, len(b))
-		st.MTime = v.sn.Created
-		if at.After(st.MTime) {
-			st.MTime = at
-		}
-		return st, nil
+	b, at := f.s.ctl.text()
+	st := f.s.stat(v, 0o600, len(b))
+	st.MTime = v.sn.Created
+	if at.After(st.MTime) {
+		st.MTime = at
 	}
-	f.Writer = s.guarded(vnode.Lines{Max: maxLine, Begin: func(context.Context) (vnode.Runner, error) {
-		return &commands{s: s, file: f}, nil
-	}}.Writer)
-	s.place(f)
-	return f
+	return st, nil
+}
+
+// Writer begins the command lines of a handle.
+func (f *controlFile) Writer(ctx context.Context) (vnode.Writer, error) {
+	return f.s.guarded(vnode.Lines{Max: maxLine, Begin: func(context.Context) (vnode.Runner, error) {
+		return &commands{s: f.s, file: &f.File}, nil
+	}}.Writer)(ctx)
 }
 
 // commands runs the command lines of one open ctl. A run that it begins is

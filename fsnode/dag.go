@@ -3,6 +3,7 @@ package fsnode
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -31,9 +32,10 @@ const (
 	dagCallees     = "callees"
 )
 
-// newDAG makes dag/.
-func (s *session) newDAG(watched bool) *vnode.List {
-	l := s.newList(watched, "dag", func(_ context.Context, v *view) ([]fuse.DirEntry, error) {
+// dagKind is dag/.
+var dagKind = &listKind{
+	name: "dag",
+	list: func(_ context.Context, s *session, v *view) ([]fuse.DirEntry, error) {
 		nodes := v.dagNodes()
 		out := make([]fuse.DirEntry, len(nodes))
 		for i, n := range nodes {
@@ -41,19 +43,14 @@ func (s *session) newDAG(watched bool) *vnode.List {
 			out[i] = vnode.DirEntry(name, s.ident("dag", name))
 		}
 		return out, nil
-	})
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Found{}, err
-		}
-		n, ok := v.dagNode(name)
+	},
+	find: func(_ context.Context, l *sessionList, name string) (vnode.Found, error) {
+		n, ok := l.s.v.Load().dagNode(name)
 		if !ok {
 			return vnode.Found{}, vnode.NotFound
 		}
-		return s.findDAGNode(l, n.ID, name, watched), nil
-	}
-	return l
+		return l.s.findDAGNode(&l.List, n.ID, name), nil
+	},
 }
 
 // dagNodes are the nodes that dag/ shows: those of nodes/.
@@ -137,26 +134,26 @@ func edgeNumber(dir string, e edge) uint64 { return vnode.Ino(dir + "/" + e.name
 
 // dagDir is dag/<id>/, or one of the directories in it.
 type dagDir struct {
-	s       *session
-	list    *vnode.List
-	id      string
-	which   string // "", dagChildren or dagCallees
-	watched bool
+	vnode.List
+	s     *session
+	id    string
+	which uint8 // the place in dagDirs
 }
 
+// dagDirs are what a dagDir may be: "" is that of a node itself.
+var dagDirs = [...]string{"", dagChildren, dagCallees}
+
 // newDAGDir makes a directory below dag/.
-func (s *session) newDAGDir(up *vnode.List, d *dagDir) *vnode.List {
-	d.s = s
-	d.list = &vnode.List{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(d.ident()), Gen: s.gen,
-		Policy: policyOf(kindGroup, d.watched), Of: d}, Tag: s, Up: up}
-	s.place(d.list)
-	return d.list
+func (s *session) newDAGDir(up *vnode.List, id string, which uint8) *dagDir {
+	d := &dagDir{List: vnode.List{Base: vnode.Base{Policy: policyOf(kindGroup, s.watched())}, Up: up}, s: s, id: id, which: which}
+	s.put(d, d.ident())
+	return d
 }
 
 func (d *dagDir) ident() string {
 	ident := d.s.ident("dag", render.EscapeName(d.id))
-	if d.which != "" {
-		ident += "/" + d.which
+	if d.which != 0 {
+		ident += "/" + dagDirs[d.which]
 	}
 	return ident
 }
@@ -176,8 +173,8 @@ func (d *dagDir) node(ctx context.Context) (*view, dag.Node, error) {
 
 // links are the links in the directory.
 func (d *dagDir) links(v *view, n dag.Node) []edge {
-	if d.which != "" {
-		return v.followers(n.ID, d.which)
+	if d.which != 0 {
+		return v.followers(n.ID, dagDirs[d.which])
 	}
 	return v.edges(n)
 }
@@ -207,8 +204,8 @@ func (d *dagDir) Entries(ctx context.Context) ([]fuse.DirEntry, error) {
 	for _, e := range d.links(v, n) {
 		out = append(out, fuse.DirEntry{Name: e.name, Mode: syscall.S_IFLNK, Ino: edgeNumber(ident, e)})
 	}
-	if d.which == "" {
-		for _, which := range []string{dagChildren, dagCallees} {
+	if d.which == 0 {
+		for _, which := range dagDirs[1:] {
 			out = append(out, vnode.DirEntry(which, ident+"/"+which))
 		}
 	}
@@ -217,11 +214,11 @@ func (d *dagDir) Entries(ctx context.Context) ([]fuse.DirEntry, error) {
 
 // Find finds a name in the directory.
 func (d *dagDir) Find(ctx context.Context, name string) (vnode.Found, error) {
-	if d.which == "" && (name == dagChildren || name == dagCallees) {
-		if sub := knownList(d.list, name); sub != nil {
-			return vnode.Found{Node: sub}, nil
+	if sub := slices.Index(dagDirs[1:], name); sub >= 0 && d.which == 0 {
+		if l := knownList(&d.List, name); l != nil {
+			return vnode.Found{Node: l}, nil
 		}
-		return vnode.Found{Node: d.s.newDAGDir(d.list, &dagDir{id: d.id, which: name, watched: d.watched})}, nil
+		return vnode.Found{Node: d.s.newDAGDir(&d.List, d.id, uint8(sub+1))}, nil
 	}
 	v, n, err := d.node(ctx)
 	if errors.Is(err, vnode.Stale) {
@@ -239,23 +236,24 @@ func (d *dagDir) Find(ctx context.Context, name string) (vnode.Found, error) {
 }
 
 // findDAGNode returns dag/<id>/.
-func (s *session) findDAGNode(dir *vnode.List, id, name string, watched bool) vnode.Found {
+func (s *session) findDAGNode(dir *vnode.List, id, name string) vnode.Found {
 	if l := knownList(dir, name); l != nil {
 		return vnode.Found{Node: l}
 	}
-	return vnode.Found{Node: s.newDAGDir(dir, &dagDir{id: id, watched: watched})}
+	return vnode.Found{Node: s.newDAGDir(dir, id, 0)}
 }
 
 // findEdge returns a link of dag/.
 func (s *session) findEdge(d *dagDir, e edge) vnode.Found {
-	l := &vnode.Link{Base: vnode.Base{Env: s.t.env, Number: edgeNumber(d.ident(), e), Gen: s.gen,
-		Policy: policyOf(kindAsked, true), Of: &dagLink{s, d.id, e.target}}}
-	vnode.Place(context.Background(), &d.list.Inode, l)
+	l := &dagLink{s: s, id: d.id, target: e.target}
+	l.Policy = policyOf(kindAsked, true)
+	vnode.Place(context.Background(), &d.Inode, l, edgeNumber(d.ident(), e), s.gen)
 	return vnode.Found{Node: l}
 }
 
 // dagLink is a link of dag/. It has its node's time.
 type dagLink struct {
+	vnode.Link
 	s          *session
 	id, target string
 }

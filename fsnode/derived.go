@@ -1,9 +1,7 @@
 package fsnode
 
 import (
-	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/dag/render"
@@ -26,43 +24,38 @@ type derived struct {
 // newDerived makes the derived entries, placed.
 func (s *session) newDerived(watched bool) *derived {
 	d := &derived{}
-	d.jsonl = s.newRendered(d, watched, "transcript.jsonl", func(v *view) ([]byte, error) { return v.sn.JSONLines("") })
-	d.graph = s.newRendered(d, watched, "graph.txt", func(v *view) ([]byte, error) {
+	d.jsonl = s.newLate(watched, jsonLinesKind)
+	d.graph = s.newLate(watched, graphKind)
+	d.dot = s.newLate(watched, dotKind)
+	d.dag = &s.newList(watched, dagKind).List
+	d.commits = &s.newList(watched, commitsKind).List
+	return d
+}
+
+// The texts about all of a session.
+var (
+	jsonLinesKind = renderedKind("transcript.jsonl", func(_ *session, v *view) ([]byte, error) { return v.sn.JSONLines("") })
+	graphKind     = renderedKind("graph.txt", func(s *session, v *view) ([]byte, error) {
 		return render.Graph(v.sn.Index, v.sn.Head, s.labels(v), v.sn.BranchNames()), nil
 	})
-	d.dot = s.newRendered(d, watched, "graph.dot", func(v *view) ([]byte, error) {
+	dotKind = renderedKind("graph.dot", func(s *session, v *view) ([]byte, error) {
 		return render.DOT(v.sn.Index, v.sn.Head, s.labels(v), v.sn.BranchNames()), nil
 	})
-	d.dag = s.newDAG(watched)
-	d.commits = s.newCommits(d, watched)
-	return d
+)
+
+// renderedKind is a file whose text is made of many files when it is asked
+// for, and kept for a while.
+func renderedKind(name string, text func(*session, *view) ([]byte, error)) *textKind {
+	return &textKind{name: name, kind: kindLive, perm: 0o400, text: func(s *session, v *view) ([]byte, error) {
+		d := s.files.Load().derived
+		d.renderMu.Lock()
+		defer d.renderMu.Unlock()
+		return s.t.texts.text(s.key(name, v.sn.Version), func() ([]byte, error) { return text(s, v) })
+	}}
 }
 
 // live lists what every change of the session may change.
 func (d *derived) live() []changer { return []changer{d.jsonl, d.graph, d.dot, d.dag} }
-
-// newRendered makes a file whose text is made of many files when it is asked
-// for, and kept for a while. What comes with the name is the size that it had
-// last, and is never kept.
-func (s *session) newRendered(d *derived, watched bool, name string, text func(*view) ([]byte, error)) *vnode.File {
-	var last atomic.Int64
-	f := s.newText(watched, name, 0o400, func(v *view) ([]byte, error) {
-		d.renderMu.Lock()
-		defer d.renderMu.Unlock()
-		b, err := s.t.texts.text(s.key(name, v.sn.Version), func() ([]byte, error) { return text(v) })
-		last.Store(int64(len(b)))
-		return b, err
-	})
-	f.Version = func() any { return s.v.Load().sn.Version }
-	f.Rare = &vnode.Rare{LookupStat: func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		return s.stat(v, 0o400, int(last.Load())), nil
-	}}
-	return f
-}
 
 // key names a text of the session.
 func (s *session) key(what string, version any) textKey {

@@ -9,9 +9,10 @@ import (
 	"github.com/sessionfs/sessionfs/store"
 )
 
-// newFields makes fields/: one file for each persistent field.
-func (s *session) newFields(watched bool) *vnode.List {
-	l := s.newList(watched, "fields", func(_ context.Context, v *view) ([]fuse.DirEntry, error) {
+// fieldsKind is fields/: one file for each persistent field.
+var fieldsKind = &listKind{
+	name: "fields",
+	list: func(_ context.Context, s *session, v *view) ([]fuse.DirEntry, error) {
 		fields := v.sn.Fields()
 		out := make([]fuse.DirEntry, 0, len(fields))
 		for _, f := range fields {
@@ -20,49 +21,54 @@ func (s *session) newFields(watched bool) *vnode.List {
 			}
 		}
 		return out, nil
-	})
-	h := s.newShelf(l, "fields")
-	h.ours = func(name string) bool {
-		_, ok := s.v.Load().sn.Field(name)
-		return ok && fieldName(name)
-	}
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		if _, err := s.current(ctx); err != nil {
-			return vnode.Found{}, err
+	},
+	find: func(_ context.Context, l *sessionList, name string) (vnode.Found, error) {
+		if !l.s.isField(name) {
+			return l.shelf().find(name)
 		}
-		if !h.ours(name) {
-			return h.find(name)
-		}
-		return vnode.Found{Node: s.field(l, name, watched)}, nil
+		return vnode.Found{Node: l.s.field(&l.List, name, l.s.watched())}, nil
+	},
+	verbs: shelfVerbs,
+}
+
+// newFields makes fields/, with its shelf.
+func (s *session) newFields(watched bool) *vnode.List {
+	l := s.newList(watched, fieldsKind)
+	h := s.newShelf(&l.List, "fields")
+	h.ours = s.isField
+	h.target = s.fieldTarget
+	return &l.List
+}
+
+// isField reports whether a name is that of a field that fields/ shows.
+func (s *session) isField(name string) bool {
+	_, ok := s.v.Load().sn.Field(name)
+	return ok && fieldName(name)
+}
+
+// fieldTarget is the writing side of a field.
+func (s *session) fieldTarget(_ context.Context, name string) (target, error) {
+	f, ok := s.v.Load().sn.Field(name)
+	switch {
+	case !ok || !fieldName(name):
+		return nil, vnode.NotFound
+	case !f.Writable:
+		return nil, vnode.Immutable
 	}
-	h.target = func(ctx context.Context, name string) (target, error) {
-		f, ok := s.v.Load().sn.Field(name)
-		switch {
-		case !ok || !fieldName(name):
-			return nil, vnode.NotFound
-		case !f.Writable:
-			return nil, vnode.Immutable
-		}
-		value := &field{s, name}
-		return valueText{read: value.Read, set: value.set}, nil
-	}
-	l.Verbs = h
-	l.Entries = h.listing(l.Entries)
-	return l
+	value := &field{s: s, name: name}
+	return valueText{read: value.Read, set: value.set}, nil
 }
 
 // field returns the file of a field, which is made once.
-func (s *session) field(dir *vnode.List, name string, watched bool) *vnode.File {
+func (s *session) field(dir *vnode.List, name string, watched bool) *field {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, ok := s.fields[name]
+	f, ok := s.fields.get(name)
 	if !ok {
-		f = s.newField(name, watched)
-		vnode.Place(context.Background(), &dir.Inode, f)
-		if s.fields == nil {
-			s.fields = map[string]*vnode.File{}
-		}
-		s.fields[name] = f
+		f = &field{s: s, name: name}
+		f.Policy = policyOf(kindOfField(s.v.Load(), name), watched)
+		vnode.Place(context.Background(), &dir.Inode, f, vnode.Ino(s.ident("field", name)), s.gen)
+		s.fields.put(f)
 	}
 	return f
 }
@@ -88,17 +94,17 @@ func kindOfField(v *view, name string) kind {
 	return kindLive
 }
 
-// newField makes fields/<name>: the value and a newline.
-func (s *session) newField(name string, watched bool) *vnode.File {
-	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("field", name)), Gen: s.gen,
-		Policy: policyOf(kindOfField(s.v.Load(), name), watched), Of: &field{s, name}}, Whole: true}
-}
-
-// field is a file in fields/.
+// field is a file in fields/: the value and a newline.
 type field struct {
+	vnode.File
 	s    *session
 	name string
 }
+
+func (f *field) label() string { return f.name }
+
+// Whole tells that the text changes.
+func (f *field) Whole() bool { return true }
 
 func (f *field) text(v *view) (text []byte, writable bool) {
 	x, ok := v.sn.Field(f.name)

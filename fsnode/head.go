@@ -19,21 +19,30 @@ const (
 	renameWait = time.Second
 )
 
-// newHead makes head, the link to the active head's node.
-func (s *session) newHead(watched bool) *vnode.Link {
-	l := &vnode.Link{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("file", "head")), Gen: s.gen, Policy: policyOf(kindLive, watched)},
-		Target: func(context.Context) (string, error) {
-			if t, ok := s.v.Load().headTarget(); ok {
-				return t, nil
-			}
-			return "", vnode.Stale
-		},
-	}
-	l.Stat = s.headStat
-	s.place(l)
-	return l
+// headLink is head, the link to the active head's node.
+type headLink struct {
+	vnode.Link
+	s *session
 }
+
+// newHead makes head.
+func (s *session) newHead(watched bool) *vnode.Link {
+	l := &headLink{s: s}
+	l.Policy = policyOf(kindLive, watched)
+	s.put(l, s.ident("file", "head"))
+	return &l.Link
+}
+
+// Target returns the head's node.
+func (l *headLink) Target(context.Context) (string, error) {
+	if t, ok := l.s.v.Load().headTarget(); ok {
+		return t, nil
+	}
+	return "", vnode.Stale
+}
+
+// Stat tells the attributes.
+func (l *headLink) Stat(ctx context.Context) (vnode.Stat, error) { return l.s.headStat(ctx) }
 
 func (s *session) headStat(ctx context.Context) (vnode.Stat, error) {
 	v, err := s.current(ctx)
@@ -55,23 +64,22 @@ func (f *sessionFiles) findHead(s *session) vnode.Found {
 		return vnode.Found{Node: f.head}
 	}
 	target, _ := s.v.Load().headTarget()
-	l := &vnode.Link{
-		Base:   vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("head", target)), Gen: s.gen, Stat: s.headStat},
+	l := &vnode.FuncLink{
+		Spec:   vnode.Spec{Number: vnode.Ino(s.ident("head", target)), Gen: s.gen, Stat: s.headStat},
 		Target: func(context.Context) (string, error) { return target, nil },
 	}
 	s.place(l)
 	return vnode.Found{Node: l}
 }
 
-// newHeadID makes head_id.
-func (s *session) newHeadID(watched bool) *vnode.File {
-	f := s.newText(watched, "head_id", 0o600, headIDText)
-	f.Policy = policyOf(kindWritable, watched)
-	value := vnode.Value{Max: maxValue, Legal: s.isRef, Set: func(ctx context.Context, text string) error {
-		return s.setHead(ctx, strings.TrimSpace(text), 0)
-	}}
-	f.Writer = s.guarded(value.Writer)
-	return f
+// headIDKind is head_id.
+var headIDKind = &textKind{name: "head_id", kind: kindWritable, perm: 0o600,
+	text: func(_ *session, v *view) ([]byte, error) { return headIDText(v) },
+	writer: func(s *session) func(context.Context) (vnode.Writer, error) {
+		return s.guarded(vnode.Value{Max: maxValue, Legal: s.isRef, Set: func(ctx context.Context, text string) error {
+			return s.setHead(ctx, strings.TrimSpace(text), 0)
+		}}.Writer)
+	},
 }
 
 func headIDText(v *view) ([]byte, error) {

@@ -11,36 +11,38 @@ import (
 	"github.com/sessionfs/sessionfs/store"
 )
 
-// newMessages makes messages/: the active branch, oldest first.
-func (s *session) newMessages(watched bool) *vnode.List {
-	l := s.newList(watched, "messages", func(_ context.Context, v *view) ([]fuse.DirEntry, error) {
+// messagesKind is messages/: the active branch, oldest first.
+var messagesKind = &listKind{
+	name: "messages",
+	list: func(_ context.Context, _ *session, v *view) ([]fuse.DirEntry, error) {
 		if _, err := v.sn.Branch(); err != nil {
 			return nil, err
 		}
 		return v.messages(), nil
-	})
-	h := s.newShelf(l, "messages")
-	h.ours = messageForm
-	h.target = func(_ context.Context, name string) (target, error) { return s.messageTarget(name) }
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		if _, err := s.current(ctx); err != nil {
-			return vnode.Found{}, err
-		}
-		found, err := s.findMessage(l, name, watched)
+	},
+	find: func(_ context.Context, l *sessionList, name string) (vnode.Found, error) {
+		found, err := l.s.findMessage(&l.List, name, l.s.watched())
 		if err == nil {
 			return found, nil
 		}
-		if found, err = h.find(name); err == nil {
+		if found, err = l.shelf().find(name); err == nil {
 			return found, nil
 		}
-		return s.miss(l, name, func(v *view) bool {
+		return l.s.miss(&l.List, name, func(v *view) bool {
 			_, _, there := v.message(name)
 			return there
 		})
-	}
-	l.Verbs = h
-	l.Entries = h.listing(l.Entries)
-	return l
+	},
+	verbs: shelfVerbs,
+}
+
+// newMessages makes messages/, with its shelf.
+func (s *session) newMessages(watched bool) *vnode.List {
+	l := s.newList(watched, messagesKind)
+	h := s.newShelf(&l.List, "messages")
+	h.ours = messageForm
+	h.target = func(_ context.Context, name string) (target, error) { return s.messageTarget(name) }
+	return &l.List
 }
 
 // messageForm reports whether a name has the form of a message's. What begins
@@ -96,12 +98,6 @@ func (s *session) newEdit(ctx context.Context, name string) (target, error) {
 	return tg, err
 }
 
-// slot is a name in messages/ that was handed out.
-type slot struct {
-	file *vnode.File
-	pos  int // its position on the branch, from 1
-}
-
 // nodeAt is the id of the node at a position of the active branch, "" when
 // there is none.
 func (v *view) nodeAt(pos int) string {
@@ -123,36 +119,39 @@ func (s *session) findMessage(dir *vnode.List, name string, watched bool) (vnode
 	if !ok {
 		return vnode.Found{}, vnode.NotFound
 	}
-	sl, ok := s.slots[name]
+	m, ok := s.slots.get(name)
 	if !ok {
-		sl = &slot{file: s.newMessage(name, s.v.Load().sn.Editable(n.ID), watched)}
-		sl.pos, _ = messagePos(name)
-		vnode.Place(context.Background(), &dir.Inode, sl.file)
-		if s.slots == nil {
-			s.slots = map[string]*slot{}
-		}
-		s.slots[name] = sl
+		m = s.newMessage(name, s.v.Load().sn.Editable(n.ID), watched)
+		vnode.Place(context.Background(), &dir.Inode, m, vnode.Ino(s.ident("message", name)), s.gen)
+		s.slots.put(m)
 	}
-	return vnode.Found{Node: sl.file}, nil
+	return vnode.Found{Node: m}, nil
 }
 
-// newMessage makes messages/<k>-<role>-<id>.md.
-func (s *session) newMessage(name string, editable, watched bool) *vnode.File {
+// newMessage makes messages/<k>-<role>-<id>.md, not placed yet.
+func (s *session) newMessage(name string, editable, watched bool) *message {
 	kind := kindMessage
 	if editable {
 		kind = kindEditable
 	}
-	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("message", name)), Gen: s.gen,
-		Policy: policyOf(kind, watched), Of: &message{s, name, editable}}}
+	m := &message{s: s, name: name, editable: editable}
+	m.Policy = policyOf(kind, watched)
+	pos, _ := messagePos(name)
+	m.pos = int32(pos)
+	return m
 }
 
 // message is a file in messages/. Off the active branch it is stale: the VFS
 // then walks the path again and finds no such name.
 type message struct {
+	vnode.File
 	s        *session
 	name     string
+	pos      int32 // on the branch, from 1
 	editable bool
 }
+
+func (m *message) label() string { return m.name }
 
 // Version differs whenever the message's file does.
 func (m *message) Version() any {

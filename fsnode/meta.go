@@ -180,14 +180,26 @@ func startOf(pid string) (name string, fields [][]byte) {
 	return pid + "/" + string(fields[19]), fields
 }
 
+// metaKind is meta.json.
+var metaKind = &textKind{name: "meta.json", kind: kindWritable, perm: 0o600,
+	text: func(_ *session, v *view) ([]byte, error) { return v.sn.MetaJSON(), nil },
+	writer: func(s *session) func(context.Context) (vnode.Writer, error) {
+		return s.newDocument(s.id+"-meta.json", func(context.Context) (target, error) { return &metaText{s: s}, nil })
+	},
+}
+
+// metaFile is meta.json. Who has read which text of it is noted.
+type metaFile struct{ sessionText }
+
 // newMeta makes meta.json.
 func (s *session) newMeta(watched bool) *vnode.File {
-	f := s.newText(watched, "meta.json", 0o600, func(v *view) ([]byte, error) { return v.sn.MetaJSON(), nil })
-	f.Policy = policyOf(kindWritable, watched)
-	f.Read = metaText{s: s}.shown
-	f.Rare = &vnode.Rare{Served: func(ctx context.Context, raw []byte) {
-		s.t.seen.note(s.id, seenText{who: processOf(ctx), text: raw})
-	}}
-	f.Writer = s.newDocument(s.id+"-meta.json", func(context.Context) (target, error) { return &metaText{s: s}, nil })
-	return f
+	f := &metaFile{}
+	f.init(s, watched, metaKind)
+	s.put(f, s.ident("file", metaKind.name))
+	return &f.File
+}
+
+// Served notes who has been given a text.
+func (f *metaFile) Served(ctx context.Context, raw []byte) {
+	f.s.t.seen.note(f.s.id, seenText{who: processOf(ctx), text: raw})
 }

@@ -53,7 +53,7 @@ func (m *Mount) Metrics() []byte { return m.t.metricsText() }
 // newMetrics makes .sessionfs/metrics.
 func (t *tree) newMetrics(parent *vnode.List) *vnode.Snap {
 	f := &vnode.Snap{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("control/metrics"), Policy: policyOf(kindFresh, true),
+		Spec: vnode.Spec{Number: vnode.Ino("control/metrics"), Policy: policyOf(kindFresh, true),
 			Stat: func(context.Context) (vnode.Stat, error) {
 				return vnode.Stat{Perm: 0o400, Size: int64(len(t.metricsText())), MTime: t.now(), UID: t.uid, GID: t.gid}, nil
 			}},

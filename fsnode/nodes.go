@@ -10,61 +10,37 @@ import (
 	"github.com/sessionfs/sessionfs/store"
 )
 
-// newNodes makes nodes/: every node once, as text.
-func (s *session) newNodes(watched bool) *vnode.List {
-	l := s.newList(watched, "nodes", func(_ context.Context, v *view) ([]fuse.DirEntry, error) { return v.nodes(), nil })
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		if _, err := s.current(ctx); err != nil {
-			return vnode.Found{}, err
-		}
-		found, err := s.findNode(l, name, watched)
+// nodesKind is nodes/: every node once, as text.
+var nodesKind = &listKind{
+	name: "nodes",
+	list: func(_ context.Context, _ *session, v *view) ([]fuse.DirEntry, error) { return v.nodes(), nil },
+	find: func(_ context.Context, l *sessionList, name string) (vnode.Found, error) {
+		found, err := l.s.findNode(&l.List, name, l.s.watched())
 		if !errors.Is(err, vnode.NotFound) {
 			return found, err
 		}
-		return s.miss(l, name, func(v *view) bool {
+		return l.s.miss(&l.List, name, func(v *view) bool {
 			_, there := v.nodeID(name)
 			return there
 		})
-	}
-	l.Verbs = &vnode.Verbs{Rename: s.renameNode}
-	return l
+	},
+	verbs: func(l *sessionList) *vnode.Verbs { return &vnode.Verbs{Rename: l.s.renameNode} },
 }
 
-// newHistory makes history/: the same nodes, the exact bytes on disk.
-func (s *session) newHistory(watched bool) *vnode.List {
-	l := s.newList(watched, "history", func(_ context.Context, v *view) ([]fuse.DirEntry, error) { return v.records(), nil })
-	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
-		if _, err := s.current(ctx); err != nil {
-			return vnode.Found{}, err
-		}
-		found, err := s.findRecord(l, name, watched)
+// historyKind is history/: the same nodes, the exact bytes on disk.
+var historyKind = &listKind{
+	name: "history",
+	list: func(_ context.Context, _ *session, v *view) ([]fuse.DirEntry, error) { return v.records(), nil },
+	find: func(_ context.Context, l *sessionList, name string) (vnode.Found, error) {
+		found, err := l.s.findRecord(&l.List, name, l.s.watched())
 		if !errors.Is(err, vnode.NotFound) {
 			return found, err
 		}
-		return s.miss(l, name, func(v *view) bool {
+		return l.s.miss(&l.List, name, func(v *view) bool {
 			_, there := v.sn.EntryByFile(name)
 			return there
 		})
-	}
-	return l
-}
-
-// newList makes a directory of the session whose listing follows from the
-// view. Its Find and its verbs are the caller's.
-func (s *session) newList(watched bool, name string, list func(context.Context, *view) ([]fuse.DirEntry, error)) *vnode.List {
-	l := &vnode.List{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("dir", name)), Gen: s.gen, Policy: policyOf(kindDirectory, watched), Stat: s.dirOf},
-		Tag:  s, Up: s.dir,
-	}
-	l.Entries = func(ctx context.Context) ([]fuse.DirEntry, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return list(ctx, v)
-	}
-	s.place(l)
-	return l
+	},
 }
 
 // nodeID is the node of a name in nodes/.
@@ -89,30 +65,25 @@ func (s *session) findNode(dir *vnode.List, name string, watched bool) (vnode.Fo
 	if _, ok := s.v.Load().node(file); !ok {
 		return vnode.Found{}, vnode.NotFound
 	}
-	f, ok := s.nodes[file]
+	f, ok := s.nodes.get(file)
 	if !ok {
-		f = s.newNode(file, watched)
-		vnode.Place(context.Background(), &dir.Inode, f)
-		if s.nodes == nil {
-			s.nodes = map[string]*vnode.File{}
-		}
-		s.nodes[file] = f
+		f = &nodeText{s: s, file: file}
+		f.Policy = policyOf(kindNode, watched)
+		vnode.Place(context.Background(), &dir.Inode, f, vnode.Ino(s.ident("node", file)), s.gen)
+		s.nodes.put(f)
 	}
 	return vnode.Found{Node: f}, nil
-}
-
-// newNode makes nodes/<n>.md.
-func (s *session) newNode(file string, watched bool) *vnode.File {
-	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("node", file)), Gen: s.gen,
-		Policy: policyOf(kindNode, watched), Of: &nodeText{s, file}}}
 }
 
 // nodeText is a file in nodes/. The active head's can be opened for writing, as
 // a write to head reaches it.
 type nodeText struct {
+	vnode.File
 	s    *session
 	file string
 }
+
+func (n *nodeText) label() string { return n.file }
 
 // Read returns the node's text.
 func (n *nodeText) Read(context.Context) ([]byte, error) { return n.s.v.Load().sn.TextOfFile(n.file) }
@@ -167,29 +138,24 @@ func (s *session) findRecord(dir *vnode.List, file string, watched bool) (vnode.
 	if _, ok := s.v.Load().sn.EntryByFile(file); !ok {
 		return vnode.Found{}, vnode.NotFound
 	}
-	f, ok := s.records[file]
+	f, ok := s.records.get(file)
 	if !ok {
-		f = s.newRecord(file, watched)
-		vnode.Place(context.Background(), &dir.Inode, f)
-		if s.records == nil {
-			s.records = map[string]*vnode.File{}
-		}
-		s.records[file] = f
+		f = &nodeRecord{s: s, file: file}
+		f.Policy = policyOf(kindRecord, watched)
+		vnode.Place(context.Background(), &dir.Inode, f, vnode.Ino(s.ident("history", file)), s.gen)
+		s.records.put(f)
 	}
 	return vnode.Found{Node: f}, nil
 }
 
-// newRecord makes history/<n>.json.
-func (s *session) newRecord(file string, watched bool) *vnode.File {
-	return &vnode.File{Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("history", file)), Gen: s.gen,
-		Policy: policyOf(kindRecord, watched), Of: &nodeRecord{s, file}}}
-}
-
 // nodeRecord is a file in history/.
 type nodeRecord struct {
+	vnode.File
 	s    *session
 	file string
 }
+
+func (r *nodeRecord) label() string { return r.file }
 
 // Read returns the file's bytes.
 func (r *nodeRecord) Read(context.Context) ([]byte, error) { return r.s.v.Load().sn.Raw(r.file) }

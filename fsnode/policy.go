@@ -40,7 +40,7 @@ const kept = vnode.Span(long / time.Second)
 // directory comes before every notification about them: while the kernel is
 // being told of an inode for the first time, a notification about it finds
 // nothing, and the old size would stay. A file that tells an estimate with its
-// name is never kept so, see vnode.Rare.
+// name is never kept so, see vnode.Estimated.
 //
 // Moves marks the names that a rename of the kernel's can take away although
 // they stay (after a rename onto head the node's own dentry answers to "head",

@@ -13,8 +13,9 @@ import (
 // newRoot makes the root directory and what stands directly in it, and
 // returns the filesystem. Nothing is served before the table is filled.
 func (t *tree) newRoot(opt fuse.MountOptions) fuse.RawFileSystem {
-	t.root = &vnode.List{Base: vnode.Base{Env: t.env, Number: vnode.Ino("root"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat}, Tag: t}
-	raw := vnode.NewFS(t.root, opt)
+	root := &vnode.FuncList{Env: t.env, Spec: vnode.Spec{Number: vnode.Ino("root"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat}}
+	t.root = &root.List
+	raw := vnode.NewFS(root, opt)
 	t.active, t.archived = t.newSessions("sessions", false), t.newSessions("archived", true)
 	t.index = t.newIndex()
 	views := t.newViews()
@@ -27,13 +28,13 @@ func (t *tree) newRoot(opt fuse.MountOptions) fuse.RawFileSystem {
 		{Name: "views", Found: vnode.Found{Node: views}},
 		{Name: ".sessionfs", Found: vnode.Found{Node: t.newControlDir()}},
 	}
-	t.root.Entries, t.root.Find = table.Entries, table.Find
+	root.Entries, root.Find = table.Entries, table.Find
 	return raw
 }
 
 // place gives a fixed node its inode.
-func (t *tree) place(parent *vnode.List, n vnode.Node) {
-	vnode.Place(context.Background(), &parent.Inode, n)
+func (t *tree) place(parent *vnode.List, n vnode.FuncNode) {
+	vnode.PlaceFunc(context.Background(), &parent.Inode, n)
 }
 
 func (t *tree) rootStat(context.Context) (vnode.Stat, error) {
@@ -42,15 +43,15 @@ func (t *tree) rootStat(context.Context) (vnode.Stat, error) {
 
 // newConstant makes a file of the root that never changes.
 func (t *tree) newConstant(name, text string) *vnode.File {
-	f := &vnode.File{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/" + name), Policy: policyOf(kindConstant, true),
+	f := &vnode.FuncFile{
+		Spec: vnode.Spec{Number: vnode.Ino("root/" + name), Policy: policyOf(kindConstant, true),
 			Stat: func(context.Context) (vnode.Stat, error) {
 				return vnode.Stat{Perm: 0o400, Size: int64(len(text)), MTime: t.made, UID: t.uid, GID: t.gid}, nil
 			}},
 		Read: func(context.Context) ([]byte, error) { return []byte(text), nil },
 	}
 	t.place(t.root, f)
-	return f
+	return &f.File
 }
 
 // indexText is the registry's text as it was last asked for.
@@ -86,7 +87,7 @@ func (t *tree) newIndex() *vnode.File {
 		defer t.mu.Unlock()
 		return vnode.Stat{Perm: 0o400, Size: int64(size), MTime: t.indexAt, UID: t.uid, GID: t.gid}
 	}
-	f := &vnode.File{Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/index.json"), Policy: policyOf(kindLive, true)}, Read: text, Whole: true}
+	f := &vnode.FuncFile{Spec: vnode.Spec{Number: vnode.Ino("root/index.json"), Policy: policyOf(kindLive, true)}, Read: text, Whole: true}
 	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
 		b, err := text(ctx)
 		return stat(len(b)), err
@@ -96,11 +97,11 @@ func (t *tree) newIndex() *vnode.File {
 		defer t.mu.Unlock()
 		return t.indexGen
 	}
-	f.Rare = &vnode.Rare{LookupStat: func(context.Context) (vnode.Stat, error) {
+	f.Estimate = func(context.Context) (vnode.Stat, error) {
 		return stat(int(c.size.Load())), nil // an estimate, which is not kept: see policyOf
-	}}
+	}
 	t.place(t.root, f)
-	return f
+	return &f.File
 }
 
 const readmeText = `This directory shows AI chat sessions as files.

@@ -61,20 +61,6 @@ func (h *shelf) Verbs() *vnode.Verbs {
 	return &vnode.Verbs{Symlink: h.symlink, Unlink: h.unlink, Create: h.makeFile, Rename: h.rename, Exchange: h.exchange}
 }
 
-// listing is a directory's listing with the shelf's behind it.
-func (h *shelf) listing(own func(context.Context) ([]fuse.DirEntry, error)) func(context.Context) ([]fuse.DirEntry, error) {
-	return func(ctx context.Context) ([]fuse.DirEntry, error) {
-		list, err := own(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if more := h.entries(); len(more) > 0 {
-			list = append(slices.Clip(list), more...)
-		}
-		return list, nil
-	}
-}
-
 // entries lists the shelf, by name. A name that has become one of the
 // directory's own meanwhile is that one.
 func (h *shelf) entries() []fuse.DirEntry {
@@ -166,8 +152,8 @@ func (t *tree) serial() string {
 }
 
 // base is what the nodes of scratch files and links have in common.
-func (h *shelf) base(c *scratch) vnode.Base {
-	return vnode.Base{Env: h.s.t.env, Number: vnode.Ino(h.s.ident("scratch", h.s.t.serial())), Gen: h.s.gen,
+func (h *shelf) base(c *scratch) vnode.Spec {
+	return vnode.Spec{Number: vnode.Ino(h.s.ident("scratch", h.s.t.serial())), Gen: h.s.gen,
 		Policy: policyOf(kindScratch, true), Stat: c.stat}
 }
 
@@ -242,6 +228,9 @@ func (s *session) keep(hint string, raw []byte, why error) string {
 func (s *session) hasScratch() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.opened == nil {
+		return false
+	}
 	for _, h := range s.shelves {
 		if len(h.items) > 0 {
 			return true
@@ -254,6 +243,10 @@ func (s *session) hasScratch() bool {
 // is gone, or the mount is.
 func (s *session) clearScratch() {
 	s.mu.Lock()
+	if s.opened == nil {
+		s.mu.Unlock()
+		return
+	}
 	var all []*scratch
 	for _, h := range s.shelves {
 		for _, c := range h.items {

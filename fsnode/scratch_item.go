@@ -43,9 +43,9 @@ func (h *shelf) newScratch(name string) *scratch {
 func (h *shelf) newLink(name, to string) *scratch {
 	c := h.newScratch(name)
 	c.link = to
-	l := &vnode.Link{Base: h.base(c), Target: func(context.Context) (string, error) { return to, nil }}
+	l := &vnode.FuncLink{Spec: h.base(c), Target: func(context.Context) (string, error) { return to, nil }}
 	c.node = l
-	vnode.Place(context.Background(), &h.dir.Inode, l)
+	vnode.PlaceFunc(context.Background(), &h.dir.Inode, l)
 	return c
 }
 
@@ -57,9 +57,9 @@ func (h *shelf) newFile(name string, perm uint32) (*scratch, error) {
 		return nil, err
 	}
 	c.buf, c.perm = buf, perm&0o7777
-	c.file = &vnode.Scratch{Base: h.base(c), Blob: blob{buf}, Wrote: c.wrote, Settle: c.settle, SetAttr: c.setAttr, Closed: c.closed}
+	c.file = &vnode.Scratch{Spec: h.base(c), Blob: blob{buf}, Wrote: c.wrote, Settle: c.settle, SetAttr: c.setAttr, Closed: c.closed}
 	c.node = c.file
-	vnode.Place(context.Background(), &h.dir.Inode, c.file)
+	vnode.PlaceFunc(context.Background(), &h.dir.Inode, c.file)
 	return c, nil
 }
 

@@ -19,15 +19,23 @@ func (h *shelf) renaming(ctx context.Context, to *vnode.List) context.Context {
 	return store.WithLockTimeout(holding(ctx, h.dir, to), renameWait)
 }
 
+// owned is a directory that belongs to a session and may have a shelf.
+type owned interface{ owner() *session }
+
 // shelfOf returns the shelf of a directory: of this session, or an error that
 // says what a rename to there is.
 func (h *shelf) shelfOf(to *vnode.List) (*shelf, error) {
-	other, ok := to.Tag.(*session)
+	dir, ok := to.Operations().(owned)
 	if !ok {
 		return nil, vnode.Immutable
 	}
+	other := dir.owner()
 	other.top()
 	other.mu.Lock()
+	if other.opened == nil {
+		other.mu.Unlock()
+		return nil, vnode.CrossDevice // another session, of which nothing is shown
+	}
 	shelves := other.shelves
 	other.mu.Unlock()
 	for _, x := range shelves {

@@ -25,6 +25,9 @@ func (s *session) newTop() *shelf {
 func (s *session) top() *shelf {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.opened == nil {
+		return s.newTop() // nothing can be put on it: that needs the files
+	}
 	if len(s.shelves) == 0 {
 		s.shelves = []*shelf{s.newTop()}
 	}
@@ -45,7 +48,7 @@ func (s *session) topTarget(ctx context.Context, name string) (target, error) {
 			return &metaText{s: s}, nil
 		}
 	case name == "head_id":
-		return valueText{read: f.headID.Read, set: func(ctx context.Context, text string) error {
+		return valueText{read: func(context.Context) ([]byte, error) { return headIDText(s.v.Load()) }, set: func(ctx context.Context, text string) error {
 			return s.setHead(ctx, strings.TrimSpace(text), 0)
 		}}, nil
 	case name == "head":
@@ -87,8 +90,8 @@ func (s *session) symlink(ctx context.Context, target, name string) (vnode.Found
 // createHead is what `echo <ref> > head` opens where there is no head. It has
 // a name for no longer than it takes to open it.
 func (s *session) createHead() vnode.Found {
-	f := &vnode.File{
-		Base: vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("create", s.t.serial())), Gen: s.gen, Policy: policyOf(kindScratch, true),
+	f := &vnode.FuncFile{
+		Spec: vnode.Spec{Number: vnode.Ino(s.ident("create", s.t.serial())), Gen: s.gen, Policy: policyOf(kindScratch, true),
 			Stat: func(context.Context) (vnode.Stat, error) { return s.stat(s.v.Load(), 0o600, 0), nil }},
 		Read:   func(context.Context) ([]byte, error) { return nil, nil },
 		Writer: s.guarded(s.writeHead().Writer),

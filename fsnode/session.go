@@ -30,16 +30,24 @@ type session struct {
 	used   atomic.Int64                 // when it was last looked into, Unix ns
 	told   atomic.Bool                  // the kernel was told to forget it, see pins.go
 
-	mu       sync.Mutex // leaf: guards what follows
-	bump     int64      // ns added to the directory's time for each other listing
-	slots    map[string]*slot
-	nodes    map[string]*vnode.File // by history file
-	records  map[string]*vnode.File // by history file
-	fields   map[string]*vnode.File
-	branches map[string]*branchDir
-	shelves  []*shelf          // scratch files; the session's own directory first
-	missed   map[goneName]bool // names that the kernel may hold to be missing
-	pend     pending
+	mu     sync.Mutex        // leaf: guards what follows
+	bump   int64             // ns added to the directory's time for each other listing
+	missed map[goneName]bool // names that the kernel may hold to be missing
+	pend   pending
+	*opened
+}
+
+// opened is what a session has beside once it was looked into: a listing of
+// the sessions makes the kernel know all of them. It is set with mu held, before
+// files; nobody who has not seen files uses it without mu. mu guards what is
+// in it, if it has no lock of its own.
+type opened struct {
+	slots    few[*message]    // what was handed out, here and below
+	nodes    few[*nodeText]   // by history file
+	records  few[*nodeRecord] // by history file
+	fields   few[*field]
+	branches few[*branchDir]
+	shelves  []*shelf // scratch files; the session's own directory first
 
 	ctl outcomes
 
@@ -59,34 +67,37 @@ func newSession(t *tree, id, name string, gen uint64) *session {
 	s := &session{
 		t: t, id: id, gen: gen,
 	}
-	s.dir = &vnode.List{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino(sessionIdent(id)), Gen: gen, Policy: policyOf(kindSession, true), Of: sessionDir{s}},
-		Tag:  s, Up: t.active,
-	}
-	s.ctl.help = ctlHelp
-	vnode.Place(context.Background(), &t.active.Inode, s.dir)
+	d := &sessionDir{List: vnode.List{Base: vnode.Base{Policy: policyOf(kindSession, true)}, Up: t.active}, s: s}
+	s.dir = &d.List
+	vnode.Place(context.Background(), &t.active.Inode, d, vnode.Ino(sessionIdent(id)), gen)
 	return s
 }
 
-// sessionDir tells of a session's directory.
-type sessionDir struct{ s *session }
+// sessionDir is a session's directory.
+type sessionDir struct {
+	vnode.List
+	s *session
+}
+
+// owner is the session that the directory belongs to.
+func (d *sessionDir) owner() *session { return d.s }
 
 // Stat tells the attributes.
-func (d sessionDir) Stat(ctx context.Context) (vnode.Stat, error) { return d.s.dirStat(ctx) }
+func (d *sessionDir) Stat(ctx context.Context) (vnode.Stat, error) { return d.s.dirStat(ctx) }
 
 // Entries lists the directory.
-func (d sessionDir) Entries(ctx context.Context) ([]fuse.DirEntry, error) { return d.s.entries(ctx) }
+func (d *sessionDir) Entries(ctx context.Context) ([]fuse.DirEntry, error) { return d.s.entries(ctx) }
 
 // Find finds a name in the directory.
-func (d sessionDir) Find(ctx context.Context, name string) (vnode.Found, error) {
+func (d *sessionDir) Find(ctx context.Context, name string) (vnode.Found, error) {
 	return d.s.find(ctx, name)
 }
 
 // Forgot has the session released, if the kernel has let go of it.
-func (d sessionDir) Forgot() { d.s.t.reaper.add(d.s) }
+func (d *sessionDir) Forgot() { d.s.t.reaper.add(d.s) }
 
 // Verbs are what can be done to the names in the directory.
-func (d sessionDir) Verbs() *vnode.Verbs {
+func (d *sessionDir) Verbs() *vnode.Verbs {
 	v := d.s.top().Verbs()
 	v.Symlink = d.s.symlink
 	return v
@@ -129,6 +140,9 @@ func (s *session) open(ctx context.Context) (*sessionFiles, error) {
 		return nil, err
 	}
 	s.unpin = release
+	s.mu.Lock()
+	s.opened = &opened{ctl: outcomes{help: ctlHelp}}
+	s.mu.Unlock()
 	s.swap(sn)
 	f := s.newFiles(watched)
 	s.mu.Lock()
@@ -222,13 +236,13 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 	}
 	s.recordSlotsLocked(r, f, old, cur, same)
 	s.recordNodesLocked(r, f, old, cur, same)
-	for name, n := range s.fields {
+	for n := range s.fields.all() {
 		r.changed = append(r.changed, n)
 		if s.t.env.Handleless {
-			r.gone = append(r.gone, goneName{f.fields, name})
+			r.gone = append(r.gone, goneName{f.fields, n.name})
 		}
 	}
-	if len(s.branches) > 0 {
+	if s.branches.len() > 0 {
 		r.late = s.staleBranches
 	}
 	for m := range s.missed {
@@ -243,18 +257,18 @@ func (s *session) recordLocked(f *sessionFiles, old, cur *view) *record {
 // where nobody is asked, it must be told. Requires s.mu.
 func (s *session) recordSlotsLocked(r *record, f *sessionFiles, old, cur *view, same bool) {
 	told := len(r.changed)
-	for name, sl := range s.slots {
-		if same && old.nodeAt(sl.pos) == cur.nodeAt(sl.pos) {
+	for m := range s.slots.all() {
+		if same && old.nodeAt(int(m.pos)) == cur.nodeAt(int(m.pos)) {
 			continue
 		}
-		a, ea, okA := old.message(name)
-		b, eb, okB := cur.message(name)
+		a, ea, okA := old.message(m.name)
+		b, eb, okB := cur.message(m.name)
 		if okA == okB && a.ID == b.ID && ea == eb {
 			continue
 		}
-		r.changed = append(r.changed, sl.file)
+		r.changed = append(r.changed, m)
 		if okA && !okB && s.t.env.Handleless {
-			r.gone = append(r.gone, goneName{f.messages, name})
+			r.gone = append(r.gone, goneName{f.messages, m.name})
 		}
 	}
 	if len(r.changed) > told {
@@ -267,8 +281,12 @@ func (s *session) recordSlotsLocked(r *record, f *sessionFiles, old, cur *view, 
 func (s *session) recordNodesLocked(r *record, f *sessionFiles, old, cur *view, same bool) {
 	if old.sn.Head != cur.sn.Head { // the head's node can be written, see head.go
 		for _, id := range []string{old.sn.Head, cur.sn.Head} {
-			if e, ok := cur.sn.Entry(id); ok && s.nodes[e.File] != nil {
-				r.attrs = append(r.attrs, s.nodes[e.File])
+			e, ok := cur.sn.Entry(id)
+			if !ok {
+				continue
+			}
+			if n, ok := s.nodes.get(e.File); ok {
+				r.attrs = append(r.attrs, n)
 				r.parents = append(r.parents, f.nodes)
 			}
 		}
@@ -276,24 +294,24 @@ func (s *session) recordNodesLocked(r *record, f *sessionFiles, old, cur *view, 
 	if same {
 		return
 	}
-	for file, n := range s.nodes {
-		a, okA := old.node(file)
-		b, okB := cur.node(file)
+	for n := range s.nodes.all() {
+		a, okA := old.node(n.file)
+		b, okB := cur.node(n.file)
 		if okA != okB || a != b {
 			r.changed = append(r.changed, n)
 		}
 		if okA && !okB && s.t.env.Handleless {
-			r.gone = append(r.gone, goneName{f.nodes, nodeName(file)})
+			r.gone = append(r.gone, goneName{f.nodes, nodeName(n.file)})
 		}
 	}
-	for file, n := range s.records {
-		a, okA := old.sn.EntryByFile(file)
-		b, okB := cur.sn.EntryByFile(file)
+	for n := range s.records.all() {
+		a, okA := old.sn.EntryByFile(n.file)
+		b, okB := cur.sn.EntryByFile(n.file)
 		if okA != okB || a != b {
 			r.changed = append(r.changed, n)
 		}
 		if okA && !okB && s.t.env.Handleless {
-			r.gone = append(r.gone, goneName{f.history, file})
+			r.gone = append(r.gone, goneName{f.history, n.file})
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -30,16 +29,16 @@ type sessionFiles struct {
 func (s *session) newFiles(watched bool) *sessionFiles {
 	f := &sessionFiles{watched: watched}
 	f.head = s.newHead(watched)
-	f.headID = s.newHeadID(watched)
+	f.headID = s.newText(watched, headIDKind)
 	f.messages = s.newMessages(watched)
-	f.branches = s.newBranches(watched)
-	f.nodes = s.newNodes(watched)
-	f.history = s.newHistory(watched)
+	f.branches = &s.newList(watched, branchesKind).List
+	f.nodes = &s.newList(watched, nodesKind).List
+	f.history = &s.newList(watched, historyKind).List
 	f.fields = s.newFields(watched)
 	f.meta = s.newMeta(watched)
-	f.transcript = s.newTranscript(watched)
-	f.problems = s.newText(watched, "problems.txt", 0o400, func(v *view) ([]byte, error) { return problemsText(v), nil })
-	f.appends = s.newAppends(watched)
+	f.transcript = s.newLate(watched, transcriptKind)
+	f.problems = s.newText(watched, problemsKind)
+	f.appends = &s.newList(watched, appendKind).List
 	f.control = s.newControl(watched)
 	f.derived = s.newDerived(watched)
 	f.attachments, f.work = s.newReal()
@@ -119,9 +118,15 @@ func (s *session) findFixed(f *sessionFiles, name string) (vnode.Found, error) {
 	return vnode.Found{}, vnode.NotFound
 }
 
-// place gives a fixed entry its inode, before anybody else can see it.
-func (s *session) place(n vnode.Node) {
-	vnode.Place(context.Background(), &s.dir.Inode, n)
+// put gives an entry of the session's directory its inode, before anybody else
+// can see it.
+func (s *session) put(n vnode.Node, ident string) {
+	vnode.Place(context.Background(), &s.dir.Inode, n, vnode.Ino(ident), s.gen)
+}
+
+// place is put for a node of functions.
+func (s *session) place(n vnode.FuncNode) {
+	vnode.PlaceFunc(context.Background(), &s.dir.Inode, n)
 }
 
 // live lists what every change of the session may change.
@@ -135,47 +140,13 @@ func (f *sessionFiles) shown(v *view) [4]bool {
 	return [4]bool{head, v.sn.MetaJSON() != nil, len(v.sn.Problems) > 0, v.sn.Openable}
 }
 
-// newText makes a file of the session whose text is in memory.
-func (s *session) newText(watched bool, name string, perm uint32, text func(*view) ([]byte, error)) *vnode.File {
-	f := &vnode.File{
-		Base:    vnode.Base{Env: s.t.env, Number: vnode.Ino(s.ident("file", name)), Gen: s.gen, Policy: policyOf(kindLive, watched)},
-		Read:    func(context.Context) ([]byte, error) { return text(s.v.Load()) },
-		Whole:   true,
-		Version: func() any { return s.v.Load().sn.Version },
-	}
-	f.Stat = func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		b, err := text(v)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		return s.stat(v, perm, len(b)), nil
-	}
-	s.place(f)
-	return f
-}
-
-// newTranscript makes transcript.md. Its size is known once it is rendered;
-// what comes with the name is the last one that was, and is never kept.
-func (s *session) newTranscript(watched bool) *vnode.File {
-	var last atomic.Int64
-	f := s.newText(watched, "transcript.md", 0o400, func(v *view) ([]byte, error) {
-		b, err := v.sn.Transcript()
-		last.Store(int64(len(b)))
-		return b, err
-	})
-	f.Rare = &vnode.Rare{LookupStat: func(ctx context.Context) (vnode.Stat, error) {
-		v, err := s.current(ctx)
-		if err != nil {
-			return vnode.Stat{}, err
-		}
-		return s.stat(v, 0o400, int(last.Load())), nil
-	}}
-	return f
-}
+// problemsKind is problems.txt, transcriptKind transcript.md.
+var (
+	problemsKind = &textKind{name: "problems.txt", kind: kindLive, perm: 0o400,
+		text: func(_ *session, v *view) ([]byte, error) { return problemsText(v), nil }}
+	transcriptKind = &textKind{name: "transcript.md", kind: kindLive, perm: 0o400,
+		text: func(_ *session, v *view) ([]byte, error) { return v.sn.Transcript() }}
+)
 
 // problemsText is problems.txt: one finding a line, the path first.
 func problemsText(v *view) []byte {

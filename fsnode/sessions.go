@@ -13,9 +13,9 @@ import (
 
 // newSessions makes sessions/ or archived/: the sessions of one kind.
 func (t *tree) newSessions(name string, archived bool) *vnode.List {
-	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/" + name), Policy: policyOf(kindDirectory, true)},
-		Tag:  t, Up: t.root,
+	l := &vnode.FuncList{
+		Spec:    vnode.Spec{Number: vnode.Ino("root/" + name), Policy: policyOf(kindDirectory, true)},
+		List:    vnode.List{Up: t.root},
 		Entries: func(context.Context) ([]fuse.DirEntry, error) { return t.entriesOf(archived), nil },
 		Find:    func(_ context.Context, name string) (vnode.Found, error) { return t.find(archived, name) },
 	}
@@ -26,18 +26,18 @@ func (t *tree) newSessions(name string, archived bool) *vnode.List {
 	}
 	verbs := &vnode.Verbs{
 		Rmdir: func(ctx context.Context, name string) error {
-			return t.rmdir(holdingMore(ctx, []*vnode.List{l}, t.dirsOf(name)), archived, name)
+			return t.rmdir(holdingMore(ctx, []*vnode.List{&l.List}, t.dirsOf(name)), archived, name)
 		},
 		Rename: t.rename,
 	}
 	if !archived {
 		verbs.Mkdir = func(ctx context.Context, name string) (vnode.Found, error) {
-			return t.mkdir(holding(ctx, l), name)
+			return t.mkdir(holding(ctx, &l.List), name)
 		}
 	}
 	l.Verbs = verbs
 	t.place(t.root, l)
-	return l
+	return &l.List
 }
 
 // writable reports why nothing can be changed.

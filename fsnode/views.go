@@ -95,9 +95,9 @@ type viewDir struct {
 
 // newViews makes views/ and its directories.
 func (t *tree) newViews() *vnode.List {
-	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino("root/views"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
-		Tag:  t, Up: t.root,
+	l := &vnode.FuncList{
+		Spec: vnode.Spec{Number: vnode.Ino("root/views"), Policy: policyOf(kindDirectory, true), Stat: t.rootStat},
+		List: vnode.List{Up: t.root},
 	}
 	t.place(t.root, l)
 	var table vnode.Table
@@ -106,9 +106,9 @@ func (t *tree) newViews() *vnode.List {
 		if i == viewProject {
 			policy = policyOf(kindFresh, true) // nobody tells of a project's new name
 		}
-		v := &vnode.List{
-			Base: vnode.Base{Env: t.env, Number: vnode.Ino("views/" + k.name), Policy: policy, Stat: t.viewStat(i)},
-			Tag:  t, Up: l,
+		v := &vnode.FuncList{
+			Spec:    vnode.Spec{Number: vnode.Ino("views/" + k.name), Policy: policy, Stat: t.viewStat(i)},
+			List:    vnode.List{Up: &l.List},
 			Entries: func(context.Context) ([]fuse.DirEntry, error) { return t.viewEntries(i, ""), nil },
 			Find: func(_ context.Context, name string) (vnode.Found, error) {
 				if !k.flat {
@@ -117,12 +117,12 @@ func (t *tree) newViews() *vnode.List {
 				return t.findViewLink(i, "", name)
 			},
 		}
-		t.place(l, v)
-		t.views[i].list, t.views[i].mtime, t.views[i].first = v, t.made, t.made
+		t.place(&l.List, v)
+		t.views[i].list, t.views[i].mtime, t.views[i].first = &v.List, t.made, t.made
 		table = append(table, vnode.Row{Name: k.name, Found: vnode.Found{Node: v}})
 	}
 	l.Entries, l.Find = table.Entries, table.Find
-	return l
+	return &l.List
 }
 
 func (t *tree) viewStat(i int) func(context.Context) (vnode.Stat, error) {
@@ -217,8 +217,7 @@ func knownList(dir *vnode.List, name string) *vnode.List {
 	if in == nil {
 		return nil
 	}
-	l, _ := in.Operations().(*vnode.List)
-	return l
+	return vnode.ListOf(in)
 }
 
 // viewLocked sorts the sessions of a view. Requires t.mu.
@@ -307,8 +306,8 @@ func (t *tree) findViewDir(i int, name string) (vnode.Found, error) {
 	if i == viewProject {
 		policy = policyOf(kindAsked, true)
 	}
-	l := &vnode.List{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino(viewDirIdent(i, name)), Policy: policy,
+	l := &vnode.FuncList{
+		Spec: vnode.Spec{Number: vnode.Ino(viewDirIdent(i, name)), Policy: policy,
 			Stat: func(context.Context) (vnode.Stat, error) {
 				if !there() {
 					return vnode.Stat{}, vnode.Stale
@@ -318,7 +317,7 @@ func (t *tree) findViewDir(i int, name string) (vnode.Found, error) {
 				v := &t.views[i]
 				return vnode.Stat{Perm: 0o700, MTime: latest(v.first, v.times[name]), UID: t.uid, GID: t.gid}, nil
 			}},
-		Tag: t, Up: t.views[i].list,
+		List:    vnode.List{Up: t.views[i].list},
 		Entries: func(context.Context) ([]fuse.DirEntry, error) { return t.viewEntries(i, name), nil },
 		Find:    func(_ context.Context, link string) (vnode.Found, error) { return t.findViewLink(i, name, link) },
 	}
@@ -345,8 +344,8 @@ func (t *tree) findViewLink(i int, dir, link string) (vnode.Found, error) {
 		up += "../"
 	}
 	target := up + "sessions/" + t.rows[id].name
-	l := &vnode.Link{
-		Base: vnode.Base{Env: t.env, Number: vnode.Ino(viewLinkIdent(i, dir, link, id)), Policy: policyOf(kindAsked, true),
+	l := &vnode.FuncLink{
+		Spec: vnode.Spec{Number: vnode.Ino(viewLinkIdent(i, dir, link, id)), Policy: policyOf(kindAsked, true),
 			Stat: func(context.Context) (vnode.Stat, error) {
 				t.mu.Lock()
 				defer t.mu.Unlock()

@@ -3,7 +3,6 @@ package vnode
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,36 +44,23 @@ type Node interface {
 }
 
 // Base is what all kinds have in common. It is filled before the node is
-// placed and not changed afterwards.
+// placed and not changed afterwards. What the node says comes from the object
+// that embeds it, see Object: a mount has very many nodes, and each byte here
+// is there once for each.
 type Base struct {
 	fs.Inode
-	Env *Env
-	// Number is the inode number, that of an identity: see Ino.
-	Number uint64
-	// Gen tells objects of one identity apart that are not the same: a
-	// session that was removed and one that was created in its place.
-	Gen    uint64
 	Policy Policy
-	// Of, when not nil, tells of the node in the place of its functions.
-	Of Object
-	// Stat tells the attributes. It never waits for more than one small file.
-	Stat func(ctx context.Context) (Stat, error)
-	// Rare is what few nodes have, or nil.
-	Rare *Rare
-
-	placed atomic.Bool
 }
 
 func (b *Base) base() *Base { return b }
 
-// Place gives a node its inode. A node that is handed out more than once is
-// placed before anybody else can see it, or with a lock held that all its
-// users take: go-fuse does not expect two to do it at once.
-func Place(ctx context.Context, parent *fs.Inode, n Node) *fs.Inode {
-	b := n.base()
-	in := parent.NewInode(ctx, n, fs.StableAttr{Mode: n.fileType(), Ino: b.Number, Gen: b.Gen})
-	b.placed.Store(true)
-	return in
+// Place gives a node its inode, with the number of its identity, see Ino; gen
+// tells objects of one identity apart that are not the same: a session that
+// was removed and one that was created in its place. A node that is handed out
+// more than once is placed before anybody else can see it, or with a lock held
+// that all its users take: go-fuse does not expect two to do it at once.
+func Place(ctx context.Context, parent *fs.Inode, n Node, number, gen uint64) *fs.Inode {
+	return parent.NewInode(ctx, n, fs.StableAttr{Mode: n.fileType(), Ino: number, Gen: gen})
 }
 
 // PlaceForeign gives a directory of another kind its inode, as Place does.
@@ -84,14 +70,19 @@ func PlaceForeign(ctx context.Context, parent *fs.Inode, n fs.InodeEmbedder, ide
 
 // NewFS makes a filesystem whose root directory is l. No timeout is set for
 // all: go-fuse would put it in the place of every 0 that a node answers.
-func NewFS(l *List, opt fuse.MountOptions) fuse.RawFileSystem {
-	raw := fs.NewNodeFS(l, &fs.Options{
+func NewFS(l *FuncList, opt fuse.MountOptions) fuse.RawFileSystem {
+	l.List.Policy = l.Spec.Policy
+	return fs.NewNodeFS(l, &fs.Options{
 		MountOptions:   opt,
 		RootStableAttr: &fs.StableAttr{Mode: syscall.S_IFDIR, Ino: fuse.FUSE_ROOT_ID},
 	})
-	l.placed.Store(true)
-	return raw
 }
+
+// env is what the nodes of the tree share: its root has it.
+func (b *Base) env() *Env { return b.Root().Operations().(*FuncList).Env }
+
+// placed reports whether the node has its inode.
+func (b *Base) placed() bool { return b.number() != 0 }
 
 // InUse reports whether the kernel knows the node or something below it.
 func (b *Base) InUse() bool {
@@ -102,14 +93,14 @@ func (b *Base) InUse() bool {
 // Changed drops what the kernel keeps of the node's content and attributes. A
 // node that was never placed, or that the kernel does not know, is left alone.
 func (b *Base) Changed() {
-	if b.placed.Load() {
+	if b.placed() {
 		_ = b.NotifyContent(0, 0)
 	}
 }
 
 // AttrChanged drops what the kernel keeps of the node's attributes only.
 func (b *Base) AttrChanged() {
-	if b.placed.Load() {
+	if b.placed() {
 		_ = b.NotifyContent(-1, 0)
 	}
 }
@@ -117,18 +108,13 @@ func (b *Base) AttrChanged() {
 // NameChanged drops what the kernel keeps of a name in a directory. It waits
 // for every request that holds the directory.
 func (b *Base) NameChanged(name string) {
-	if b.placed.Load() {
+	if b.placed() {
 		_ = b.NotifyEntry(name)
 	}
 }
 
-// number is the node's inode number.
-func (b *Base) number() uint64 {
-	if b.placed.Load() && b.IsRoot() {
-		return fuse.FUSE_ROOT_ID
-	}
-	return b.Number
-}
+// number is the node's inode number, 0 until it is placed.
+func (b *Base) number() uint64 { return b.StableAttr().Ino }
 
 // path is where the node was last seen, for a record of what failed there.
 func (b *Base) path(name string) string {
@@ -144,22 +130,18 @@ func (b *Base) path(name string) string {
 
 // fail records a refusal and returns its errno.
 func (b *Base) fail(ctx context.Context, op, name string, err error) syscall.Errno {
-	return b.Env.Fail(ctx, op, b.path(name), err)
+	return b.env().Fail(ctx, op, b.path(name), err)
 }
 
 // describe fills the answer to LOOKUP and to what creates a name.
 func describe(ctx context.Context, n Node, out *fuse.EntryOut) error {
 	b := n.base()
-	stat, lookup := b.stat, b.Policy.Lookup
-	if b.Rare != nil && b.Rare.LookupStat != nil {
-		stat, lookup = b.Rare.LookupStat, 0
-	}
-	st, err := stat(ctx)
+	st, lookup, err := b.lookupStat(ctx)
 	if err != nil {
 		return err
 	}
 	st.fill(&out.Attr, n.fileType(), b.number())
-	out.SetEntryTimeout(b.Policy.entry(b.Env))
+	out.SetEntryTimeout(b.Policy.entry(b.env()))
 	out.SetAttrTimeout(lookup.time())
 	return nil
 }
@@ -175,7 +157,7 @@ func (p Policy) entry(env *Env) time.Duration {
 func (b *Base) getattr(ctx context.Context, fileType uint32, out *fuse.AttrOut) syscall.Errno {
 	st, err := b.stat(ctx)
 	if err != nil {
-		return b.Env.Hush(err)
+		return b.env().Hush(err)
 	}
 	st.fill(&out.Attr, fileType, b.number())
 	out.SetTimeout(b.Policy.Attr.time())
@@ -187,7 +169,7 @@ func (b *Base) getattr(ctx context.Context, fileType uint32, out *fuse.AttrOut) 
 func (b *Base) setattr(ctx context.Context, in *fuse.SetAttrIn, fileType uint32, out *fuse.AttrOut, size func(uint64) error) syscall.Errno {
 	st, err := b.stat(ctx)
 	if errors.Is(err, Stale) {
-		return b.Env.Hush(err) // a program that saved a message, and sets its mode
+		return b.env().Hush(err) // a program that saved a message, and sets its mode
 	}
 	if err != nil {
 		return b.fail(ctx, "setattr", "", err)
@@ -220,7 +202,7 @@ func refuseSize(uint64) error { return Immutable }
 // Statfs answers with the figures of the filesystem beneath.
 func (b *Base) Statfs(ctx context.Context, out *fuse.StatfsOut) syscall.Errno {
 	var st unix.Statfs_t
-	if err := unix.Statfs(b.Env.Beneath, &st); err != nil {
+	if err := unix.Statfs(b.env().Beneath, &st); err != nil {
 		return b.fail(ctx, "statfs", "", err)
 	}
 	out.Blocks, out.Bfree, out.Bavail = st.Blocks, st.Bfree, st.Bavail

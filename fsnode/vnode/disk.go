@@ -15,6 +15,7 @@ import (
 // size. It does not change.
 type Disk struct {
 	Base
+	Spec
 	// Path is where the content is.
 	Path string
 }
@@ -33,7 +34,7 @@ func (f *Disk) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	}
 	file, err := os.OpenFile(f.Path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, f.Env.Hush(Stale)
+		return nil, 0, f.env().Hush(Stale)
 	}
 	if err != nil {
 		return nil, 0, f.fail(ctx, "open", "", err)

@@ -10,25 +10,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// File is a file whose content is a text that the tree can tell at any time.
-// Without Writer it is read-only.
-type File struct {
-	Base
-	// Read returns the current text. A handle answers with the inode's text
-	// of now, never with that of its open: the pages are shared by everybody.
-	Read func(ctx context.Context) ([]byte, error)
-	// Whole is for a text that changes: a handle then reads it past the page
-	// cache, as one whole, see reading. Otherwise a reader in the moment of a
-	// change may be given the size of one text and the bytes of the next.
-	Whole bool
-	// Version, when not nil, returns a comparable value that differs whenever
-	// the text may: a handle then keeps what it has read for as long as it is
-	// the same, so that a large text is not made anew for every page.
-	Version func() any
-	// Writer begins the writing of one handle. Nil, or an error, refuses an
-	// open for writing.
-	Writer func(ctx context.Context) (Writer, error)
-}
+// File is a file whose content is a text that the tree can tell at any time:
+// what embeds it is a Text.
+type File struct{ Base }
 
 // Writer is the writing side of one open handle. Its methods are called one
 // at a time. See Value, Lines and Doc for what they do.
@@ -71,22 +55,22 @@ type handle struct {
 	opened  Stat       // of a handle for writing, at its open
 	memo    []byte
 	version any
-	reading reading // of a Whole file
+	reading reading // of a WholeText
 }
 
 // Open begins a handle. A handle for writing bypasses the page cache: the
 // errno of a refusal must come out of write(2), and the kernel may then be
 // notified of the file from within the write.
 func (f *File) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	if f.Env.Handleless {
+	if f.env().Handleless {
 		return &glimpse{f}, 0, 0
 	}
 	h := &handle{f: f, appending: flags&syscall.O_APPEND != 0}
 	if flags&syscall.O_ACCMODE == syscall.O_RDONLY {
 		if _, err := f.stat(ctx); err != nil {
-			return nil, 0, f.Env.Hush(err)
+			return nil, 0, f.env().Hush(err)
 		}
-		if f.Whole {
+		if f.whole() {
 			return h, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 		}
 		if f.Policy.Keep {
@@ -216,7 +200,7 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 			return fuse.ReadResultData(dest[:n]), 0
 		}
 	}
-	if h.f.Whole {
+	if h.f.whole() {
 		r, err := h.readWhole(ctx, dest, off)
 		if err != nil {
 			return nil, h.f.fail(ctx, "read", "", err)

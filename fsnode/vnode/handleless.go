@@ -21,9 +21,9 @@ type glimpse struct{ f *File }
 
 // Read answers with a piece of the text of now.
 func (g *glimpse) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	b, err := g.f.Env.last.text(ctx, g.f, len(dest))
+	b, err := g.f.env().last.text(ctx, g.f, len(dest))
 	if err != nil {
-		return nil, g.f.Env.Hush(err)
+		return nil, g.f.env().Hush(err)
 	}
 	return piece(b, dest, off), 0
 }

@@ -8,12 +8,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Link is a symbolic link. Its Stat must give the target's length as size.
-type Link struct {
-	Base
-	// Target returns where the link points, relative to its directory.
-	Target func(ctx context.Context) (string, error)
-}
+// Link is a symbolic link: what embeds it is a Pointer. Its Stat must give the
+// target's length as size.
+type Link struct{ Base }
 
 func (l *Link) fileType() uint32 { return syscall.S_IFLNK }
 
@@ -21,7 +18,7 @@ func (l *Link) fileType() uint32 { return syscall.S_IFLNK }
 func (l *Link) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
 	t, err := l.target(ctx)
 	if err != nil {
-		return nil, l.Env.Hush(err)
+		return nil, l.env().Hush(err)
 	}
 	return []byte(t), 0
 }

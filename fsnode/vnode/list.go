@@ -13,21 +13,21 @@ import (
 // List is a directory. What it lists it also finds, and nothing else. A verb
 // that is missing is refused: go-fuse would answer success to an unlink or rmdir
 // that nobody implements, and take the name out of its own tree.
+// What embeds it is a Listing.
 type List struct {
 	Base
-	// Tag is what the tree knows of this directory, for Rename.
-	Tag any
 	// Up is the directory above, nil for the root. It tells which requests
 	// hold an ancestor of this one.
 	Up *List
-	// Entries lists the directory in a stable order, without "." and "..".
-	// The slice is not changed afterwards. Inode numbers are those of Find.
-	Entries func(ctx context.Context) ([]fuse.DirEntry, error)
-	// Find returns the node of a name, placed; NotFound when it is not listed.
-	Find func(ctx context.Context, name string) (Found, error)
+}
 
-	// Verbs are what can be done to the names in it; nil refuses all.
-	Verbs Acting
+// ListOf returns the directory of this package's kind that an inode is, nil
+// when it is none.
+func ListOf(in *fs.Inode) *List {
+	if l, ok := in.Operations().(asList); ok {
+		return l.list()
+	}
+	return nil
 }
 
 // Found is a node that a directory found: one of this package's kinds, or a
@@ -64,7 +64,7 @@ func (l *List) answer(ctx context.Context, f Found, out *fuse.EntryOut) (*fs.Ino
 		}
 		out.Attr = a.Attr
 	}
-	out.SetEntryTimeout(f.Policy.entry(l.Env))
+	out.SetEntryTimeout(f.Policy.entry(l.env()))
 	out.SetAttrTimeout(a.Timeout())
 	return in, nil
 }
@@ -77,7 +77,7 @@ func (l *List) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs
 	f, err := l.Look(ctx, name)
 	if err != nil {
 		out.SetEntryTimeout(f.Absent)
-		return nil, l.Env.Hush(err)
+		return nil, l.env().Hush(err)
 	}
 	in, err := l.answer(ctx, f, out)
 	var errno syscall.Errno
@@ -87,12 +87,12 @@ func (l *List) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs
 	case f.Foreign != nil && errors.As(err, &errno): // what it says of itself afterwards
 		return nil, errno
 	}
-	return nil, l.Env.Hush(err)
+	return nil, l.env().Hush(err)
 }
 
 // OnForget is called by go-fuse.
 func (l *List) OnForget() {
-	if o, ok := l.Of.(Forgetful); ok {
+	if o, ok := l.Operations().(Forgetful); ok {
 		o.Forgot()
 	}
 }
@@ -146,7 +146,7 @@ func (d *listing) Readdirent(ctx context.Context) (*fuse.DirEntry, syscall.Errno
 func (d *listing) entry(pos uint64) (fuse.DirEntry, bool) {
 	switch {
 	case pos == 0:
-		return fuse.DirEntry{Name: ".", Mode: syscall.S_IFDIR, Ino: d.l.Base.number()}, true
+		return fuse.DirEntry{Name: ".", Mode: syscall.S_IFDIR, Ino: d.l.number()}, true
 	case pos == 1:
 		ino := uint64(fuse.FUSE_ROOT_ID)
 		if _, parent := d.l.Parent(); parent != nil && !parent.IsRoot() {

@@ -15,7 +15,7 @@ import (
 type toy struct {
 	t    *testing.T
 	fs   fuse.RawFileSystem
-	root *List
+	root *FuncList
 	env  *Env
 	// failed are the operations that were recorded as refused.
 	failed []string
@@ -54,23 +54,23 @@ func newToy(t *testing.T, build func(y *toy) Table) *toy {
 		Hush:    errno,
 		Beneath: t.TempDir(),
 	}
-	y.root = &List{Base: y.base("root", 0o700)}
+	y.root = &FuncList{Spec: y.base("root", 0o700), Env: y.env}
 	y.fs = NewFS(y.root, fuse.MountOptions{})
 	table := build(y)
 	y.root.Entries, y.root.Find = table.Entries, table.Find
 	return y
 }
 
-func (y *toy) base(id string, perm uint32) Base {
-	return Base{Env: y.env, Number: Ino(id), Policy: Policy{Entry: For(time.Hour), Attr: For(time.Hour)}, Stat: func(context.Context) (Stat, error) {
+func (y *toy) base(id string, perm uint32) Spec {
+	return Spec{Number: Ino(id), Policy: Policy{Entry: For(time.Hour), Attr: For(time.Hour)}, Stat: func(context.Context) (Stat, error) {
 		return Stat{Perm: perm, MTime: toyTime, UID: 12, GID: 34}, nil
 	}}
 }
 
 // file adds a file with a text to a table.
 func (y *toy) file(name, text string, writer func(context.Context) (Writer, error)) Row {
-	f := &File{
-		Base:   Base{Env: y.env, Number: Ino(name), Policy: Policy{Entry: For(time.Hour), Attr: For(time.Minute), Keep: true}},
+	f := &FuncFile{
+		Spec:   Spec{Number: Ino(name), Policy: Policy{Entry: For(time.Hour), Attr: For(time.Minute), Keep: true}},
 		Read:   func(context.Context) ([]byte, error) { return []byte(text), nil },
 		Writer: writer,
 	}
@@ -81,7 +81,7 @@ func (y *toy) file(name, text string, writer func(context.Context) (Writer, erro
 	f.Stat = func(context.Context) (Stat, error) {
 		return Stat{Perm: perm, Size: int64(len(text)), MTime: toyTime, UID: 12, GID: 34}, nil
 	}
-	Place(context.Background(), &y.root.Inode, f)
+	PlaceFunc(context.Background(), &y.root.Inode, f)
 	return Row{Name: name, Found: Found{Node: f}}
 }
 

@@ -53,7 +53,7 @@ func (r *reading) at(off int64, now func() ([]byte, error)) (text []byte, fresh 
 // servedText is a Writer that wants to know what its handle has read.
 type servedText interface{ Served(text []byte) }
 
-// readWhole answers a read of a file that is Whole.
+// readWhole answers a read of a WholeText.
 func (h *handle) readWhole(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,8 +70,8 @@ func (h *handle) readWhole(ctx context.Context, dest []byte, off int64) (fuse.Re
 		if w, ok := h.w.(servedText); ok {
 			w.Served(b)
 		}
-		if r := h.f.Rare; r != nil && r.Served != nil {
-			r.Served(ctx, b)
+		if o, ok := h.f.Operations().(Serving); ok {
+			o.Served(ctx, b)
 		}
 	}
 	return piece(b, dest, off), nil

@@ -17,6 +17,7 @@ import (
 // own requests changes it, so that the kernel's pages of it are always right.
 type Scratch struct {
 	Base
+	Spec
 	// Blob is the content.
 	Blob Blob
 	// Wrote is called after each change of the content.

@@ -13,6 +13,7 @@ import (
 // pages would be everybody's.
 type Snap struct {
 	Base
+	Spec
 	// Take returns the text of now.
 	Take func() []byte
 
@@ -28,7 +29,7 @@ func (f *Snap) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	if flags&syscall.O_ACCMODE != syscall.O_RDONLY {
 		return nil, 0, f.fail(ctx, "open", "", Immutable)
 	}
-	if f.Env.Handleless {
+	if f.env().Handleless {
 		return &f.look, 0, 0
 	}
 	return &snapHandle{f.Take()}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
@@ -43,7 +44,7 @@ func (h *snapHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadR
 // Getattr answers with the attributes, with the size of a handle's own text.
 func (f *Snap) Getattr(ctx context.Context, fh fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	errno := f.getattr(ctx, syscall.S_IFREG, out)
-	if f.Env.Handleless && errno == 0 {
+	if f.env().Handleless && errno == 0 {
 		size, at := f.look.take(f.Take())
 		out.Size, out.Blocks = uint64(size), uint64(size+511)/512
 		out.SetTimes(&at, &at, &at)

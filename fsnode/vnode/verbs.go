@@ -144,8 +144,8 @@ func (l *List) Rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 	}
 	// The kernel moves the name when it has the answer, whatever the rename
 	// meant, and keeps it for as long as it was good in its old place.
-	if l.Env.Epoch != nil {
-		l.Env.Epoch()
+	if l.env().Epoch != nil {
+		l.env().Epoch()
 	}
 	return 0
 }

@@ -28,11 +28,11 @@ func TestInoIsInRangeAndStable(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	y := newToy(t, func(y *toy) Table {
-		link := &Link{Base: y.base("link", 0), Target: func(context.Context) (string, error) { return "text", nil }}
+		link := &FuncLink{Spec: y.base("link", 0), Target: func(context.Context) (string, error) { return "text", nil }}
 		link.Stat = func(context.Context) (Stat, error) { return Stat{Size: 4, MTime: toyTime}, nil }
-		Place(context.Background(), &y.root.Inode, link)
-		dir := &List{Base: y.base("dir", 0o700), Entries: Table{}.Entries, Find: Table{}.Find}
-		Place(context.Background(), &y.root.Inode, dir)
+		PlaceFunc(context.Background(), &y.root.Inode, link)
+		dir := &FuncList{Spec: y.base("dir", 0o700), Entries: Table{}.Entries, Find: Table{}.Find}
+		PlaceFunc(context.Background(), &y.root.Inode, dir)
 		return Table{y.file("text", "hello\n", nil), {Name: "link", Found: Found{Node: link}}, {Name: "dir", Found: Found{Node: dir}}}
 	})
 	for _, c := range []struct {
@@ -140,8 +140,8 @@ func TestListingPagesAndNumbers(t *testing.T) {
 
 func TestEveryVerbIsRefused(t *testing.T) {
 	y := newToy(t, func(y *toy) Table {
-		dir := &List{Base: y.base("dir", 0o700), Entries: Table{}.Entries, Find: Table{}.Find}
-		Place(context.Background(), &y.root.Inode, dir)
+		dir := &FuncList{Spec: y.base("dir", 0o700), Entries: Table{}.Entries, Find: Table{}.Find}
+		PlaceFunc(context.Background(), &y.root.Inode, dir)
 		return Table{y.file("text", "x", nil), {Name: "dir", Found: Found{Node: dir}}}
 	})
 	text := y.must(1, "text")
@@ -183,12 +183,12 @@ func TestEveryVerbIsRefused(t *testing.T) {
 func TestRenameKnowsItsTarget(t *testing.T) {
 	var got []string
 	y := newToy(t, func(y *toy) Table {
-		sub := &List{Base: y.base("dir", 0o700), Tag: "dir", Entries: Table{}.Entries, Find: Table{}.Find}
-		Place(context.Background(), &y.root.Inode, sub)
+		sub := &FuncList{Spec: y.base("dir", 0o700), Entries: Table{}.Entries, Find: Table{}.Find}
+		PlaceFunc(context.Background(), &y.root.Inode, sub)
 		verbs := &Verbs{}
 		y.root.Verbs = verbs
 		verbs.Rename = func(_ context.Context, name string, to *List, newName string, noReplace bool) error {
-			got = append(got, fmt.Sprint(name, " ", to.Tag, " ", newName, " ", noReplace))
+			got = append(got, fmt.Sprint(name, " ", to.Path(nil), " ", newName, " ", noReplace))
 			return nil
 		}
 		return Table{y.file("a", "x", nil), {Name: "dir", Found: Found{Node: sub}}}
@@ -244,7 +244,7 @@ func TestReadAnswersTheCurrentText(t *testing.T) {
 	reads := 0
 	y := newToy(t, func(y *toy) Table {
 		row := y.file("f", "", nil)
-		f := row.Found.Node.(*File)
+		f := row.Found.Node.(*FuncFile)
 		f.Read = func(context.Context) ([]byte, error) { reads++; return []byte(text), nil }
 		f.Version = func() any { return text }
 		return Table{row}
@@ -297,10 +297,10 @@ func TestNamesThatMoveNeedAnEpoch(t *testing.T) {
 }
 
 func TestUnplacedNodesAreNotNotified(t *testing.T) {
-	f := &File{Base: Base{Number: Ino("x")}}
+	f := &FuncFile{Spec: Spec{Number: Ino("x")}}
 	f.Changed() // go-fuse would panic
 	f.AttrChanged()
 	f.NameChanged("y")
 }
 
-var _ fs.InodeEmbedder = (*File)(nil)
+var _ fs.InodeEmbedder = (*FuncFile)(nil)
