@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sessionfs/sessionfs/store/filelock"
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
 	"github.com/sessionfs/sessionfs/store/internal/safefile"
@@ -56,11 +57,18 @@ type checker struct {
 	report func(Finding)
 }
 
+// rowGrace is how long a row may be behind its session: a writer changes the
+// session first and writes the row up to five seconds later (reference 6.14, and
+// maxFlushDelay), and a busy machine takes its time. What anybody wrote into
+// index.json meanwhile says nothing of this row: each writer writes only its own.
+const rowGrace = 2 * maxFlushDelay
+
 // Check looks at the whole root and reports every finding, in a stable order;
 // it reads only, takes no lock for longer than it takes to look at it, and
-// goes on after whatever it finds. Sessions limits it to these ids; none means
-// all, and the root itself. The error is ctx's, or that of a root that cannot
-// be read.
+// goes on after whatever it finds. Others may write meanwhile: what is found is
+// looked at again, and reported if it is still there. Sessions limits it to
+// these ids; none means all, and the root itself. The error is ctx's, or that of
+// a root that cannot be read.
 func (s *Store) Check(ctx context.Context, report func(Finding), sessions ...string) error {
 	return s.CheckProgress(ctx, report, nil, sessions...)
 }
@@ -74,20 +82,82 @@ func (s *Store) CheckProgress(ctx context.Context, report func(Finding), progres
 		return &Error{Code: Corrupt, Op: "check", Err: err}
 	}
 	if len(sessions) == 0 {
-		c.root(places)
+		c.rootTwice(places)
 	}
 	for i, p := range places {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if len(sessions) == 0 || contains(sessions, p.ID) {
-			c.session(ctx, p)
+			c.sessionTwice(ctx, p)
 		}
 		if progress != nil {
 			progress(i+1, len(places))
 		}
 	}
 	return nil
+}
+
+// twice reports what look finds, but for what a second look no longer finds:
+// that was a change of somebody's, seen in the middle.
+func (c *checker) twice(look func(c *checker, again bool)) {
+	type key struct{ kind, session, path string }
+	var found []Finding
+	gather := &checker{s: c.s, report: func(f Finding) { found = append(found, f) }}
+	look(gather, false)
+	if len(found) == 0 {
+		return
+	}
+	first := make(map[key]bool, len(found))
+	for _, f := range found {
+		first[key{f.Kind, f.Session, f.Path}] = true
+	}
+	found = nil
+	look(gather, true)
+	for _, f := range found {
+		if first[key{f.Kind, f.Session, f.Path}] {
+			c.report(f)
+		}
+	}
+}
+
+// rootTwice checks the root; places are those of all sessions.
+func (c *checker) rootTwice(places []layout.Place) {
+	c.twice(func(c *checker, again bool) {
+		if again {
+			if now, err := c.s.layout.Discover(); err == nil {
+				places = now
+			}
+		}
+		c.root(places)
+	})
+}
+
+// sessionTwice checks a session that was at p.
+func (c *checker) sessionTwice(ctx context.Context, p layout.Place) {
+	c.twice(func(c *checker, again bool) {
+		if !again || c.stillAt(&p) {
+			c.session(ctx, p)
+		}
+	})
+}
+
+// stillAt reports whether a session is still there, and brings its place up to
+// date when it was moved.
+func (c *checker) stillAt(p *layout.Place) bool {
+	now, err := c.s.layout.Resolve(p.ID)
+	if err != nil {
+		return true
+	}
+	if now.Deleted {
+		return false
+	}
+	_, err = c.s.fs.Lstat(p.Dir)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if now.Dir == p.Dir || gone {
+		*p = now
+	}
+	return !gone || p.Present || p.Symlink || p.Unreachable
 }
 
 func (c *checker) add(kind string, sev Severity, session, path, format string, args ...any) {
@@ -133,42 +203,51 @@ func (c *checker) registry(places []layout.Place) {
 		}
 		onDisk[p.ID] = true
 		row, ok := reg.Row(p.ID)
-		if !ok {
-			c.add("directory_without_row", Warning, p.ID, p.Dir, "the registry does not list the session")
-			continue
-		}
-		if !c.rowOnItsWay(p) {
+		switch {
+		case ok:
 			c.row(p, row)
+		case !c.rowOnItsWay(p):
+			c.add("directory_without_row", Warning, p.ID, p.Dir, "the registry does not list the session")
 		}
 	}
 	for id := range reg.Rows() {
-		if !onDisk[id] {
+		if !onDisk[id] && !c.locked(id) {
 			c.add("row_without_directory", Warning, id, path, "the registry lists a session that is not there")
 		}
 	}
 }
 
-// rowOnItsWay reports whether a session changed just now and after the registry
-// was written: its row follows within a second (flushDelay) where its writer
-// lives, and a longer time on a busy machine.
-func (c *checker) rowOnItsWay(p layout.Place) bool {
-	meta, err := c.s.fs.Lstat(filepath.Join(p.Dir, "meta.json"))
-	if err != nil {
-		return false
-	}
-	index, err := c.s.fs.Lstat(c.s.layout.IndexPath())
-	return err == nil && meta.ModTime().After(index.ModTime()) && c.s.now().Sub(meta.ModTime()) < 10*flushDelay
-}
-
 // row compares a registry row with meta.json.
 func (c *checker) row(p layout.Place, row *jsonedit.Object) {
-	m := c.s.list.meta(p)
-	for _, f := range m.fields {
+	var behind []string
+	for _, f := range c.s.list.meta(p).fields {
 		got, ok := row.Get(f.Key)
 		if !ok || !jsonedit.Equal(got, f.Raw) {
-			c.add("stale_row", Warning, p.ID, c.s.layout.IndexPath(), "%s differs from meta.json", f.Key)
+			behind = append(behind, f.Key)
 		}
 	}
+	// How old meta.json is is asked when it has been read: it may have been
+	// replaced just before.
+	if len(behind) == 0 || c.rowOnItsWay(p) {
+		return
+	}
+	for _, key := range behind {
+		c.add("stale_row", Warning, p.ID, c.s.layout.IndexPath(), "%s differs from meta.json", key)
+	}
+}
+
+// rowOnItsWay reports whether a session changed just now, so that its row may
+// still be to come. A time in the future is no reason to wait for it.
+func (c *checker) rowOnItsWay(p layout.Place) bool {
+	fi, err := c.s.fs.Lstat(filepath.Join(p.Dir, metaFile))
+	return err == nil && c.s.now().Sub(fi.ModTime()).Abs() < rowGrace
+}
+
+// locked reports whether somebody is changing a session: making or deleting it,
+// where half of it is seen.
+func (c *checker) locked(id string) bool {
+	held, err := filelock.Held(c.s.layout.LockPath(id))
+	return err == nil && held
 }
 
 // locations checks the recorded places.
@@ -228,6 +307,9 @@ func (c *checker) halfDeletes() {
 		c.add("intents_unreadable", Fault, "", ".deleted", "%v", err)
 	}
 	for _, id := range ids {
+		if c.locked(id) {
+			continue // a deletion that goes on
+		}
 		for _, dir := range c.s.remains(id) {
 			if c.s.restoredAfterDelete(layout.Place{ID: id, Dir: dir}) {
 				c.add("restored_deleted", Fault, id, dir, "the session was deleted and put back; its id stays taken, it needs a new one")

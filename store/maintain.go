@@ -138,7 +138,6 @@ func (s *Store) CheckRoot(ctx context.Context, report func(Finding)) error {
 	if err != nil {
 		return &Error{Code: Corrupt, Op: "check", Err: err}
 	}
-	c := &checker{s: s, report: report}
-	c.root(places)
+	(&checker{s: s, report: report}).rootTwice(places)
 	return ctx.Err()
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sessionfs/sessionfs/store"
+	"github.com/sessionfs/sessionfs/store/filelock"
+	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
 
 func TestDiffCommits(t *testing.T) {
@@ -339,7 +341,13 @@ func damages() []damage {
 // findings checks a root and returns the kinds that it found, with how often.
 func findings(t *testing.T, root string) map[string]int {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{Root: root, ReadOnly: true})
+	return findingsAt(t, root, inAMinute)
+}
+
+// findingsAt is findings at another time.
+func findingsAt(t *testing.T, root string, clock func() time.Time) map[string]int {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{Root: root, ReadOnly: true, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +409,7 @@ func TestCheckFindsAndRepairMends(t *testing.T) {
 				t.Fatalf("check does not find it: %v", found)
 			}
 			before := contents(t, root)
-			out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+			out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -445,29 +453,117 @@ func TestCheckFindsAllInOneRun(t *testing.T) {
 }
 
 // TestCheckWaitsForARow: a row that lags behind a session which changed just now
-// is no finding, and one that stays behind is.
+// is no finding, whatever was written into the registry since, and one that stays
+// behind is. So is a row that is missing.
 func TestCheckWaitsForARow(t *testing.T) {
-	root, _ := soundRoot(t)
-	meta := filepath.Join(root, "x", "meta.json")
-	edit(t, meta, `"agent_id": "main"`, `"agent_id": "other"`)
-	for _, c := range []struct {
-		index, meta time.Duration // how long ago each was written
-		want        int
-	}{
-		{time.Minute, 0, 0},
-		{2 * time.Minute, time.Minute, 1},
-		{0, time.Minute, 1},
-		{0, 0, 1},
+	for kind, damage := range map[string]func(t *testing.T, root string){
+		"stale_row": func(t *testing.T, root string) {
+			edit(t, filepath.Join(root, "x", "meta.json"), `"agent_id": "main"`, `"agent_id": "other"`)
+		},
+		"directory_without_row": func(t *testing.T, root string) { write(t, filepath.Join(root, "index.json"), "{}") },
 	} {
-		now := time.Now()
-		for path, ago := range map[string]time.Duration{filepath.Join(root, "index.json"): c.index, meta: c.meta} {
-			if err := os.Chtimes(path, now.Add(-ago), now.Add(-ago)); err != nil {
-				t.Fatal(err)
+		root, _ := soundRoot(t)
+		damage(t, root)
+		for _, c := range []struct {
+			index, meta time.Duration // how long ago each was written
+			want        int
+		}{
+			{time.Minute, 0, 0},
+			{0, 0, 0},
+			{0, time.Second, 0},
+			{0, 5 * time.Second, 0},
+			{2 * time.Minute, time.Minute, 1},
+			{0, 11 * time.Second, 1},
+			{time.Minute, 11 * time.Second, 1},
+			{0, -time.Hour, 1},
+		} {
+			now := time.Now()
+			for name, ago := range map[string]time.Duration{"index.json": c.index, "x/meta.json": c.meta} {
+				if err := os.Chtimes(filepath.Join(root, name), now.Add(-ago), now.Add(-ago)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if found := findingsAt(t, root, func() time.Time { return now }); found[kind] != c.want {
+				t.Errorf("the registry %v old, meta.json %v: %v, want %s %d times", c.index, c.meta, found, kind, c.want)
 			}
 		}
-		if found := findings(t, root); found["stale_row"] != c.want {
-			t.Errorf("the registry %v old, meta.json %v: %v, want %d stale rows", c.index, c.meta, found, c.want)
+	}
+}
+
+// TestCheckBesideAChange: what others change while the check looks is no finding:
+// a session that comes or goes between two looks, and a row that is replaced
+// with its session after the registry was read.
+func TestCheckBesideAChange(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	for name, c := range map[string]struct {
+		before func(t *testing.T, root string)
+		during func(t *testing.T, root string, s *store.Store)
+	}{
+		"a session comes": {nil, func(t *testing.T, root string, s *store.Store) { newSession(t, s, "late", "hello") }},
+		"a session goes": {nil, func(t *testing.T, root string, s *store.Store) {
+			noErr(t, s.DeleteSession(t.Context(), "y"))
+		}},
+		"a row changes": {nil, func(t *testing.T, root string, s *store.Store) {
+			noErr(t, s.SetField(t.Context(), "y", "title", "another"))
+			noErr(t, os.Chtimes(filepath.Join(root, "y", "meta.json"), long, long))
+		}},
+		"a row is mended": {func(t *testing.T, root string) {
+			edit(t, filepath.Join(root, "index.json"), `"agent_id": "main"`, `"agent_id": "other"`)
+		}, func(*testing.T, string, *store.Store) {}},
+	} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s after the reading %v", name, after), func(t *testing.T) {
+				root, _ := soundRoot(t)
+				s := open2(t, store.Options{Root: root})
+				newSession(t, s, "y", "question")
+				closeNow(t, s)
+				if c.before != nil {
+					c.before(t, root)
+				}
+				hooked := &onRead{FS: disk.OS, path: filepath.Join(root, "index.json")}
+				s = open2(t, store.Options{Root: root, ReadOnly: true, FS: hooked, Clock: inAMinute})
+				defer closeNow(t, s)
+				changed := false
+				change := func() {
+					changed = true
+					other := open2(t, store.Options{Root: root})
+					c.during(t, root, other)
+					closeNow(t, other)
+				}
+				if hooked.before = change; after {
+					hooked.before, hooked.after = nil, change
+				}
+				noErr(t, s.Check(t.Context(), func(f store.Finding) { t.Errorf("found: %s", f) }))
+				if !changed {
+					t.Error("nothing was changed")
+				}
+			})
 		}
+	}
+}
+
+// TestCheckLeavesADeletionAlone: who deletes a session holds its lock until the
+// row is gone.
+func TestCheckLeavesADeletionAlone(t *testing.T) {
+	root, _ := soundRoot(t)
+	write(t, filepath.Join(root, "gone", "meta.json"), `{"id": "gone"}`)
+	time.Sleep(10 * time.Millisecond) // a tick of the file system
+	write(t, filepath.Join(root, ".deleted", "gone"), "{}")
+	edit(t, filepath.Join(root, "index.json"), "{", `{"gone2": {"id": "gone2"}, `)
+	var locks []*filelock.Lock
+	for _, id := range []string{"gone", "gone2"} {
+		lock, err := filelock.Acquire(t.Context(), filepath.Join(root, ".locks", id+".lock"), time.Second)
+		noErr(t, err)
+		locks = append(locks, lock)
+	}
+	if found := findings(t, root); len(found) > 0 {
+		t.Errorf("deletions that go on: %v", found)
+	}
+	for _, l := range locks {
+		noErr(t, l.Unlock())
+	}
+	if found := findings(t, root); found["half_delete"] != 1 || found["row_without_directory"] != 1 {
+		t.Errorf("deletions that were cut off: %v", found)
 	}
 }
 
@@ -482,7 +578,7 @@ func TestRepairBringsLostMessagesBack(t *testing.T) {
 	if found := findings(t, root); found["dangling_head"] != 1 {
 		t.Fatalf("found %v", found)
 	}
-	out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+	out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
 	if err != nil || len(out.Left) != 0 {
 		t.Fatalf("repair = %+v, %v", out, err)
 	}
@@ -538,7 +634,7 @@ func TestRepairLooksBackBeyondTheDamage(t *testing.T) {
 				git(t, filepath.Join(root, "x"), "add", "-A")
 				git(t, filepath.Join(root, "x"), "commit", "-qm", "turn: y")
 			}
-			out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+			out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
 			if err != nil || len(out.Left) != 0 || len(out.Mended) == 0 {
 				t.Fatalf("repair = %+v, %v", out, err)
 			}
@@ -567,7 +663,7 @@ func TestRepairAfterAnAppend(t *testing.T) {
 		if err = errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+		out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
 		if err != nil || len(out.Left) != 0 || len(out.Mended) == 0 {
 			t.Fatalf("lost %v: repair = %+v, %v", lost, out, err)
 		}
@@ -606,7 +702,7 @@ func TestRepairLeavesTheDeletedDeleted(t *testing.T) {
 		if err := os.Remove(node(t, root, ids[0])); err != nil {
 			t.Fatal(err)
 		}
-		out, err := store.Repair(t.Context(), store.Options{Root: root}, nil)
+		out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

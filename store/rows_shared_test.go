@@ -184,20 +184,39 @@ func TestRowChangedBack(t *testing.T) {
 	wantNoStaleRow(t, root)
 }
 
-// onRead is a disk on which others write just before a file is read.
+// onRead is a disk on which others write just before a file is read, or after
+// it; once.
 type onRead struct {
 	disk.FS
-	path   string
-	before func()
+	path          string
+	before, after func()
 }
 
 func (f *onRead) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
-	if name == f.path && f.before != nil {
-		before := f.before
-		f.before = nil
-		before()
+	if name != f.path {
+		return f.FS.OpenFile(name, flag, perm)
 	}
-	return f.FS.OpenFile(name, flag, perm)
+	once(&f.before)
+	file, err := f.FS.OpenFile(name, flag, perm)
+	return closing{file, &f.after}, err
+}
+
+type closing struct {
+	disk.File
+	then *func()
+}
+
+func (f closing) Close() error {
+	err := f.File.Close()
+	once(f.then)
+	return err
+}
+
+func once(fn *func()) {
+	if do := *fn; do != nil {
+		*fn = nil
+		do()
+	}
 }
 
 // TestRowOfAWriterWithoutLock: OpenProgram, which takes no lock for the registry,

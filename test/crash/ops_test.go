@@ -544,9 +544,10 @@ func (o op) opening(root string, now time.Time) store.Options {
 	return opt
 }
 
-// again is how the store is opened after what stopped the operation.
+// again is how the store is opened after what stopped the operation: a minute
+// later, when no row is on its way any more (store.Check).
 func (o op) again(root string, now time.Time) store.Options {
-	opt := o.opening(root, now)
+	opt := o.opening(root, now.Add(time.Minute))
 	opt.FS = storetest.NewDisk()
 	if !o.asleep {
 		opt.Reconcile = store.ReconcileAlways

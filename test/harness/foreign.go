@@ -18,7 +18,8 @@ import (
 
 // Foreign is another process that writes the store as OpenProgram's worker
 // does: under the session's flock, by temporary file and rename, node first
-// and meta.json after it. It shares no code with the product.
+// and meta.json after it. It shares no code with the product. Rows of index.json,
+// which the worker writes up to five seconds later, it never writes.
 type Foreign struct {
 	t testing.TB
 	p *Process
