@@ -154,13 +154,16 @@ func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
 // loadRows fills the listings. The tree is subscribed before, so that a
 // change in between is not missed.
 func (t *tree) loadRows(ctx context.Context) error {
-	rows, err := t.st.ListSessions(ctx, store.ListQuery{IncludeArchived: true})
+	rows, err := t.st.ListSessions(ctx, store.ListQuery{IncludeArchived: true, AsOpened: true})
 	if err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range rows {
+		if _, told := t.rows[r.ID]; told {
+			continue // of a later change
+		}
 		n := row{name: render.EscapeName(r.ID), archived: r.Archived, updated: t.rowTime(r).Truncate(time.Microsecond), facets: facetsOf(r)}
 		t.rows[r.ID], t.ids[n.name] = n, r.ID
 	}

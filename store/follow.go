@@ -34,8 +34,19 @@ func (w *watcher) start(rows []listed, listed <-chan struct{}) {
 		case <-w.closing:
 			return
 		}
+		w.s.list.dropKept()
 		w.follow(context.Background(), rows)
+		if !w.ended() {
+			w.s.list.saveCache()
+		}
 	}()
+}
+
+// ended reports whether the watching has come to its end.
+func (w *watcher) ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
 }
 
 // followParents watches the directories in which the sessions of projects come

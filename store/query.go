@@ -13,6 +13,7 @@ import (
 // registry's order (reference 6.6). What is on disk is listed, whatever the
 // registry says, and meta.json wins over a row that lags behind.
 func (s *Store) ListSessions(ctx context.Context, q ListQuery) ([]Row, error) {
+	defer s.list.dropKept()
 	found, err := s.selectRows(ctx, q)
 	if err != nil {
 		return nil, err
@@ -32,17 +33,31 @@ func (s *Store) CountSessions(ctx context.Context, q ListQuery) (int, error) {
 
 // selectRows returns the rows that a query selects, sorted.
 func (s *Store) selectRows(ctx context.Context, q ListQuery) ([]listed, error) {
+	rows, err := s.rowsFor(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r listed) bool { return !q.selects(r.row) })
+	for i := range rows {
+		rows[i].updated, _ = rows[i].row.Float("updated_at")
+	}
+	slices.SortStableFunc(rows, func(a, b listed) int { return cmp.Compare(b.updated, a.updated) })
+	return rows, nil
+}
+
+// rowsFor returns all rows, those of the start where they will do.
+func (s *Store) rowsFor(ctx context.Context, q ListQuery) ([]listed, error) {
+	if q.AsOpened {
+		if rows, ok := s.list.opened(); ok {
+			return rows, nil
+		}
+	}
 	rows, err := s.list.scan(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.showedList(rows)
 	s.list.saveCache()
-	rows = slices.DeleteFunc(rows, func(r listed) bool { return !q.selects(r.row) })
-	for i := range rows {
-		rows[i].updated, _ = rows[i].row.Float("updated_at")
-	}
-	slices.SortStableFunc(rows, func(a, b listed) int { return cmp.Compare(b.updated, a.updated) })
 	return rows, nil
 }
 

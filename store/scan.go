@@ -3,10 +3,9 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
@@ -19,7 +18,6 @@ import (
 type listed struct {
 	place layout.Place
 	row   *jsonedit.Object
-	kept  bool // of keptRows: as it was when the store was opened
 	// lagged: meta.json had other values than the registry.
 	lagged bool
 	// seen is the state of meta.json that row shows, zero when a later one
@@ -29,11 +27,12 @@ type listed struct {
 }
 
 // keptRows are the rows that a start has made, for the first that asks for the
-// list: those that nothing has changed since need not be made again.
+// list as it was then (ListQuery.AsOpened).
 type keptRows struct {
 	version registry.Version
-	rows    map[string]listed // by directory
-	taken   chan struct{}     // closed when they are kept no longer
+	turn    uint64 // of shown
+	rows    []listed
+	taken   chan struct{} // closed when they are kept no longer
 }
 
 // discover finds the places of all sessions.
@@ -57,53 +56,75 @@ func (l *listing) scan(ctx context.Context) ([]listed, error) {
 
 // scanPlaces is scan with the places that have just been discovered.
 func (l *listing) scanPlaces(ctx context.Context, places []layout.Place) ([]listed, error) {
-	rows, err := l.readMetas(ctx, places)
+	metas, err := l.readMetas(ctx, places)
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[string]int, len(places))
-	metas := make(map[string]metaRow, len(places))
-	for i, p := range places {
-		if !p.Deleted {
-			byID[p.ID], metas[p.Dir] = i, rows[i]
-		}
-	}
-	l.adopt(places, byID, metas)
+	var noted sync.WaitGroup
+	noted.Go(func() { l.noteMetas(places, metas) })
+	rows, version := l.join(places, metas)
+	noted.Wait()
 	l.mu.Lock()
-	l.metas = metas
-	view, kept := l.reg.View(), l.kept
-	l.scanned = view.Version()
-	l.dropKeptLocked()
+	l.scanned = version
 	l.mu.Unlock()
-	if kept != nil && kept.version != view.Version() {
-		kept = nil
+	return rows, nil
+}
+
+// join makes the rows of what was found, in the registry's order.
+func (l *listing) join(places []layout.Place, metas []metaRow) ([]listed, registry.Version) {
+	view := l.reg.View()
+	order, at, strangers := arrange(view, places)
+	if len(strangers) > 0 {
+		l.adopt(places, metas, strangers)
+		view = l.reg.View()
+		order, at, _ = arrange(view, places)
 	}
-	out := make([]listed, 0, len(byID))
-	for id := range view.IDs() {
-		if i, ok := byID[id]; ok {
-			out = append(out, listed{place: places[i]})
+	in := make([]int32, order.Len()) // the rows' order: the place of each, from 1
+	for i, to := range at {
+		if to >= 0 {
+			in[to] = int32(i + 1)
 		}
 	}
-	layout.SideBySide(len(out), func(i int) {
-		p := out[i].place
-		out[i].fill(view, kept, rows[byID[p.ID]])
+	found := slices.DeleteFunc(in, func(i int32) bool { return i == 0 })
+	out := make([]listed, len(found))
+	layout.SideBySide(len(out), func(n int) {
+		i := found[n] - 1
+		out[n].place = places[i]
+		out[n].fill(view, metas[i])
 	})
-	return slices.DeleteFunc(out, func(r listed) bool { return r.row == nil }), nil
+	return slices.DeleteFunc(out, func(r listed) bool { return r.row == nil }), view.Version()
+}
+
+// arrange tells where in the registry's order each place's row stands, -1 for
+// one that is not listed. Strangers are the places without a row.
+func arrange(view registry.View, places []layout.Place) (order registry.Order, at []int32, strangers []int) {
+	order, at = view.Order(), make([]int32, len(places))
+	const stranger = -2
+	layout.SideBySide(len(places), func(i int) {
+		at[i] = -1
+		if places[i].Deleted {
+			return
+		}
+		if to, ok := order.At(places[i].ID); ok {
+			at[i] = int32(to)
+		} else if !places[i].Unreachable {
+			at[i] = stranger
+		}
+	})
+	for i, to := range at {
+		if to == stranger {
+			at[i], strangers = -1, append(strangers, i)
+		}
+	}
+	return order, at, strangers
 }
 
 // fill makes a session's row; it stays nil when the registry has none.
-func (r *listed) fill(view registry.View, kept *keptRows, m metaRow) {
+func (r *listed) fill(view registry.View, m metaRow) {
 	if m.settled {
 		r.seen = m.stamp
 	}
-	if kept != nil {
-		if old := kept.rows[r.place.Dir]; old.place == r.place && old.seen == r.seen && r.seen != (stamp{}) {
-			*r = old
-			r.kept = true
-			return
-		}
-	}
-	row, ok := view.Row(r.place.ID)
+	row, ok := view.Peek(r.place.ID)
 	if !ok {
 		return
 	}
@@ -111,22 +132,61 @@ func (r *listed) fill(view registry.View, kept *keptRows, m metaRow) {
 	r.row = row
 }
 
+// noteMetas remembers what was read of the meta.json files, and forgets those of
+// other places.
+func (l *listing) noteMetas(places []layout.Place, rows []metaRow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.metas
+	if len(known) != len(places) {
+		known = make(map[string]metaRow, len(places))
+	}
+	for i, p := range places {
+		if old, ok := known[p.Dir]; !ok || !old.settled || old.stamp != rows[i].stamp {
+			known[p.Dir] = rows[i]
+		}
+	}
+	if len(known) != len(places) { // some went, and as many came
+		known = make(map[string]metaRow, len(places))
+		for i, p := range places {
+			known[p.Dir] = rows[i]
+		}
+	}
+	l.metas = known
+}
+
 // keepLocked holds the rows of the last scan for the first that asks for the
-// list. They are as old as the scan: what start has put right since made another
-// version.
+// list as it was. They are as old as the scan: what start has put right since
+// made another version.
 //
 // Requires l.mu.
 func (l *listing) keepLocked(rows []listed) {
 	if l.s.watch == nil {
-		return // who opened the store to change it mostly asks for no list
+		return // what changes is told to nobody
 	}
-	l.kept = &keptRows{version: l.scanned, rows: make(map[string]listed, len(rows)), taken: make(chan struct{})}
-	for _, r := range rows {
-		l.kept.rows[r.place.Dir] = r
-	}
+	l.kept = &keptRows{version: l.scanned, turn: l.shown.turn, rows: rows, taken: make(chan struct{})}
 }
 
-// dropKeptLocked ends the keeping. Requires l.mu.
+// opened returns the rows that a start has made; false when they are kept no
+// longer, or something was changed since or told to the observers.
+func (l *listing) opened() ([]listed, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.kept
+	if k == nil || k.turn != l.shown.turn || k.version != l.reg.View().Version() {
+		return nil, false
+	}
+	return slices.Clone(k.rows), true
+}
+
+// dropKept ends the keeping.
+func (l *listing) dropKept() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropKeptLocked()
+}
+
+// dropKeptLocked is dropKept. Requires l.mu.
 func (l *listing) dropKeptLocked() {
 	if l.kept != nil {
 		close(l.kept.taken)
@@ -174,20 +234,16 @@ func (f *metaFiles) lstat(p layout.Place) (disk.Stat, error) {
 
 // read reads a session's meta.json, which was a regular file just now. What it
 // returns is valid until the next read.
-func (f *metaFiles) read(p layout.Place) meta {
+func (f *metaFiles) read(p layout.Place) ([]byte, error) {
 	name, ok := f.name(p)
 	if !ok {
-		return f.s.readMeta(p)
+		return f.s.readOwn(filepath.Join(p.Dir, metaFile))
 	}
 	raw, err := f.dir.ReadInto(name, f.buf)
-	switch {
-	case err == nil:
+	if err == nil {
 		f.buf = raw[:0]
-		return parseMeta(raw, nil)
-	case errors.Is(err, fs.ErrNotExist):
-		return parseMeta(nil, nil)
 	}
-	return parseMeta(nil, err)
+	return raw, err
 }
 
 // readMetas reads what a listing needs of all sessions' meta.json, side by
@@ -236,42 +292,57 @@ func (l *listing) metaBy(f *metaFiles, p layout.Place, old metaRow) metaRow {
 	if old.settled && old.stamp == st {
 		return old
 	}
-	m := f.read(p)
+	raw, err := f.read(p)
 	row := metaRow{stamp: st, settled: st.settled(began), mtime: epoch(st.time())}
 	l.read.Add(1)
-	if failedRead(m.err) {
+	if failedRead(err) {
 		row.stamp, row.settled = stamp{}, false // it may be read the next time
 	}
-	if m.err != nil || m.missing {
+	if err != nil {
 		return row
 	}
-	if id := m.obj.Str("id"); id != "" && id != p.ID {
+	fields, id, err := listedFields(raw)
+	if err != nil || id != "" && id != p.ID {
 		return row
 	}
-	row.trusted = true
-	row.fields = listedFields(m.obj)
+	row.trusted, row.fields = true, fields
 	return row
 }
 
-// listedFields copies the registry's fields out of a meta.json.
-func listedFields(o *jsonedit.Object) []KV {
-	fields, size := make([]KV, 0, len(registry.Fields)), 0
-	for _, k := range registry.Fields {
-		raw, ok := o.Get(k)
-		if k == "created_at" && !jsonedit.Truthy(raw) {
-			continue // meta.json does not know it (reference 8.2)
+// listedFields copies the registry's fields out of a meta.json, and the session's
+// id there; the error is that of one that is no object.
+func listedFields(text []byte) (fields []KV, id string, err error) {
+	found := make([][]byte, len(registry.Fields)) // of two with one name the last
+	err = jsonedit.WalkBytes(text, func(key, raw []byte) error {
+		if i := slices.IndexFunc(registry.Fields, func(k string) bool { return k == string(key) }); i >= 0 {
+			found[i] = raw
 		}
-		if ok && k != "id" && k != "preview" {
-			fields, size = append(fields, KV{k, raw}), size+len(raw)
+		return nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	count, size := 0, 0
+	for i, raw := range found {
+		switch k := registry.Fields[i]; {
+		case k == "id":
+			id, _ = jsonedit.String(raw)
+			found[i] = nil
+		case k == "preview", k == "created_at" && !jsonedit.Truthy(raw):
+			found[i] = nil // meta.json does not know it (reference 8.2)
+		case raw != nil:
+			count, size = count+1, size+len(raw)
 		}
 	}
-	fields = slices.Clip(slices.Clone(fields))
-	text := make([]byte, 0, size) // one allocation for all
-	for i, f := range fields {
-		text = append(text, f.Raw...)
-		fields[i].Raw = text[len(text)-len(f.Raw) : len(text) : len(text)]
+	fields = make([]KV, 0, count)
+	copies := make([]byte, 0, size) // one allocation for all
+	for i, raw := range found {
+		if raw != nil {
+			copies = append(copies, raw...)
+			fields = append(fields, KV{registry.Fields[i], copies[len(copies)-len(raw) : len(copies) : len(copies)]})
+		}
 	}
-	return fields
+	return fields, id, nil
 }
 
 // overlay puts meta.json's values over a row, which is a copy of the caller's.
@@ -297,28 +368,18 @@ func overlay(row *jsonedit.Object, m metaRow, p layout.Place) (lagged bool) {
 	return lagged
 }
 
-// adopt gives a row to every session on disk that the registry lacks.
-func (l *listing) adopt(places []layout.Place, byID map[string]int, metas map[string]metaRow) {
-	var strangers []layout.Place
-	l.mu.Lock()
-	for i, p := range places {
-		if p.Deleted || byID[p.ID] != i || p.Unreachable {
-			continue
-		}
-		if !l.reg.Has(p.ID) {
-			strangers = append(strangers, p)
-		}
-	}
-	l.mu.Unlock()
-	for i, p := range strangers {
-		row := l.newRow(p, metas[p.Dir])
+// adopt gives a row to the sessions on disk that the registry lacks: those of
+// places that strangers are the indices of.
+func (l *listing) adopt(places []layout.Place, metas []metaRow, strangers []int) {
+	for n, i := range strangers {
+		row := l.newRow(places[i], metas[i])
 		l.mu.Lock()
-		if l.reg.Adopt(p.ID, row) {
+		if l.reg.Adopt(places[i].ID, row) {
 			l.flushSoonLocked()
 		}
 		l.mu.Unlock()
 		if l.s.opt.Progress != nil {
-			l.s.opt.Progress(i+1, len(strangers))
+			l.s.opt.Progress(n+1, len(strangers))
 		}
 	}
 }

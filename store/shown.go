@@ -65,6 +65,7 @@ func (n *shown) gone(id string, began uint64) *Change {
 	if n.rows[id].at > began {
 		n.mark(id)
 	} else {
+		n.turn++
 		delete(n.rows, id)
 	}
 	return &Change{ID: id, Foreign: true, Row: true, Listing: true}
@@ -189,9 +190,6 @@ func (l *listing) markOthers(rows []listed) (any bool) {
 	for _, r := range rows {
 		id := r.place.ID
 		found[id] = true
-		if r.kept {
-			continue // a row that was told
-		}
 		if old, ok := l.shown.rows[id]; !ok || !old.marked && !old.same(r) {
 			others = append(others, id)
 		}

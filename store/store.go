@@ -230,7 +230,9 @@ func (s *Store) startList(ctx context.Context) ([]listed, error) {
 		}
 		err = s.list.flush(ctx)
 	}
-	s.list.saveCache()
+	if s.watch == nil { // else it is done when nobody waits for it
+		s.list.saveCache()
+	}
 	return rows, err
 }
 

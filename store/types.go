@@ -104,6 +104,10 @@ type ListQuery struct {
 	Filters map[string][]byte
 	Limit   int // 0 = no limit, NoRows = none
 	Offset  int
+	// AsOpened is for who has subscribed to a store that watches, and asks for
+	// the first list: it may be as old as the opening. What has changed since is
+	// told to the observers, as what changes later is.
+	AsOpened bool
 }
 
 // NoRows is the Limit of a query that wants no row: the peer's limit of 0.

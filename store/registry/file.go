@@ -58,13 +58,16 @@ type member struct {
 // emptyFile is what stands for a file without rows.
 func emptyFile() *file { return &file{text: []byte("{}"), last: map[string]int32{}} }
 
+// usualRow is about how long a row is at least.
+const usualRow = 320
+
 // parse reads a text. Of duplicate ids the last row counts, at the place of
 // the first, as in the peer's memory.
 func parse(text []byte) (*file, State) {
 	if len(text) == 0 {
 		return emptyFile(), Empty
 	}
-	f := &file{text: text}
+	f := &file{text: text, members: make([]member, 0, len(text)/usualRow+1)}
 	pos := 0
 	err := jsonedit.WalkBytes(text, func(key, raw []byte) error {
 		m := member{id: string(key)}

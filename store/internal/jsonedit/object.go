@@ -24,22 +24,30 @@ type entry struct {
 // indexFrom is the number of members from which a map beats a walk over them.
 const indexFrom = 24
 
+// usualMembers is how many members are read without making room for them.
+const usualMembers = 16
+
 // ParseObject parses a document whose top level is an object. The Object keeps
 // b, which must not be written to afterwards. The error is a *SyntaxError.
 func ParseObject(b []byte) (*Object, error) {
-	// Room for what a row, a node or a meta.json mostly has.
-	o := &Object{b: b, members: make([]entry, 0, 16)}
-	keys := make([]byte, 0, 160) // all keys in one string: one allocation instead of many
-	var err error
-	o.open, o.close, err = walk(b, func(s span) error {
+	// Room for what a row, a node or a meta.json mostly has. It is not what is
+	// kept, so that no more is.
+	var spanRoom [usualMembers]span
+	var keyRoom [10 * usualMembers]byte
+	spans, keys := spanRoom[:0], keyRoom[:0]
+	open, end, err := walk(b, func(s span) error {
 		keys = append(keys, decodedKey(b[s.k0:s.k1])...)
-		o.members = append(o.members, entry{span: s})
+		spans = append(spans, s)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	o.nameMembers(string(keys))
+	o := &Object{b: b, open: open, close: end, members: make([]entry, len(spans))}
+	for i, s := range spans {
+		o.members[i].span = s
+	}
+	o.nameMembers(string(keys)) // all keys in one string: one allocation instead of many
 	return o, nil
 }
 
