@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 )
 
@@ -80,28 +79,8 @@ func countFind(s *suite, d *daemon, mode string, _ float64) error {
 	entries, dirs := strings.Count(types, "\n"), strings.Count(types, "d\n")
 	s.add(figure{Name: "requests/find (" + mode + "), first pass", Unit: "/dir", Bound: 2, Value: perUnit(first.total(), dirs),
 		Note: fmt.Sprintf("%d requests for %d directories; %s", first.total(), dirs, first)})
-	// What the contract lets cost requests each time: nodes/ (a rename takes
-	// a name away that stays) and the real directories.
-	except, err := s.excepted(d)
-	if err != nil {
-		return err
-	}
-	s.share("requests/find ("+mode+")", max(0, third.total()-except.total()), entries, third)
+	s.share("requests/find ("+mode+")", third.total(), entries, third)
 	return nil
-}
-
-// excepted counts a third pass over nodes/ and the real directories alone.
-func (s *suite) excepted(d *daemon) (counts, error) {
-	var dirs []string
-	for _, name := range []string{"nodes", "attachments", "workdir", "context"} {
-		found, err := filepath.Glob(filepath.Join(d.path("sessions"), "*", name))
-		if err != nil {
-			return nil, err
-		}
-		dirs = append(dirs, found...)
-	}
-	_, third, err := passes(d, func() error { return s.command("", "find", append(dirs, "-printf", "")...) })
-	return third, err
 }
 
 func countList(s *suite, d *daemon, mode string, _ float64) error {

@@ -91,6 +91,7 @@ func (c *counter) take() counts {
 type order struct {
 	Store, Dir, State string
 	ReadOnly          bool
+	Unfollowed        bool // real files are not followed
 }
 
 type answer struct {
@@ -130,8 +131,12 @@ func serve(o order, c *counter) (*store.Store, *fsnode.Mount, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var front fsnode.Store = st
+	if o.Unfollowed {
+		front = unfollowed{st}
+	}
 	m, err := fsnode.Start(ctx, fsnode.Config{
-		Store: st, Mountpoint: o.Dir, ReadOnly: o.ReadOnly, Debug: true, Log: slog.New(c),
+		Store: front, Mountpoint: o.Dir, ReadOnly: o.ReadOnly, Debug: true, Log: slog.New(c),
 		SpoolDir: filepath.Join(o.State, "spool"),
 	})
 	if err != nil {
@@ -151,15 +156,21 @@ type mounted struct {
 // mount serves a store until the test ends.
 func mount(t *testing.T, root string, readOnly bool) *mounted {
 	t.Helper()
+	return mountOrder(t, order{Store: root, ReadOnly: readOnly})
+}
+
+func mountOrder(t *testing.T, o order) *mounted {
+	t.Helper()
 	harness.RequireFUSE(t)
-	m := &mounted{t: t, dir: filepath.Join(t.TempDir(), "mnt"), store: root, readOnly: readOnly, p: harness.Spawn(t, "serve")}
+	m := &mounted{t: t, dir: filepath.Join(t.TempDir(), "mnt"), store: o.Store, readOnly: o.ReadOnly, p: harness.Spawn(t, "serve")}
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	harness.Mark(t, m.dir)
 	harness.AbortAfter(t, m.dir, 2*time.Minute)
 	var a answer
-	if err := m.p.Call(order{Store: root, Dir: m.dir, State: t.TempDir(), ReadOnly: readOnly}, &a); err != nil || a.Error != "" {
+	o.Dir, o.State = m.dir, t.TempDir()
+	if err := m.p.Call(o, &a); err != nil || a.Error != "" {
 		t.Fatalf("mount: %v %s", err, a.Error)
 	}
 	return m
