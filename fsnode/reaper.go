@@ -55,7 +55,6 @@ func (r *reaper) run() {
 		r.timer = time.AfterFunc(reapAfter, r.run)
 	}
 	r.mu.Unlock()
-	r.t.meter.tidier.released(len(ripe))
 	released := map[uint64]bool{}
 	for _, s := range ripe {
 		// A session in use is told of again when the kernel lets go of it; one
@@ -68,6 +67,7 @@ func (r *reaper) run() {
 		}
 	}
 	r.t.texts.forget(released)
+	r.t.meter.tidier.released(len(ripe))
 }
 
 // close releases everything.

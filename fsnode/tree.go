@@ -50,6 +50,7 @@ type Store interface {
 	FollowFiles(id, dir, rel string) bool
 	SavedFiles(id string) (*store.SavedFiles, error)
 	ProjectNames(known any) (names map[string]string, version any)
+	Rest()
 	Retry(ctx context.Context, id string, ref store.Ref) (node string, err error)
 	Edit(ctx context.Context, id string, ref store.Ref, text string) (node string, err error)
 	EditOnBranch(ctx context.Context, id, node, text string) (made string, err error)
@@ -138,7 +139,10 @@ func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
 	}
 	t.started = t.now()
 	t.texts = newTextCache(maxTexts, &t.meter)
-	t.meter.tidier.rest = t.texts.rest
+	t.meter.tidier.rest = func() {
+		t.texts.rest()
+		t.st.Rest()
+	}
 	t.fixed = fixedEntries()
 	var st syscall.Stat_t
 	if err := syscall.Stat(t.st.Root(), &st); err != nil {

@@ -265,6 +265,33 @@ func (s *Store) unpin(se *session) {
 	}
 }
 
+// restSessions is how many sessions that nobody pins stay loaded at rest.
+const restSessions = 8
+
+// Rest drops most of what is kept of sessions that nobody pins, as a cache that
+// is full does: they were looked into, and nobody asks. What is in use stays.
+func (s *Store) Rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := s.cache.Keys() // the oldest first
+	for _, id := range ids[:max(0, len(ids)-restSessions)] {
+		se, ok := s.cache.Peek(id)
+		if !ok || se.dirty || se.timer != nil {
+			continue
+		}
+		select {
+		case se.lock <- struct{}{}:
+			if se.repo != nil {
+				_ = se.repo.Close()
+				se.repo = nil
+			}
+			se.release()
+			s.cache.Remove(id)
+		default: // something is being done with it
+		}
+	}
+}
+
 // Reload drops what is cached of a session ("" = of all loaded ones) and
 // reads it again. NotFound.
 func (s *Store) Reload(ctx context.Context, id string) error {
