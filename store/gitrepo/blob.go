@@ -1,9 +1,8 @@
 package gitrepo
 
 import (
-	"bytes"
 	"io"
-	"os"
+	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"golang.org/x/sys/unix"
@@ -52,16 +51,16 @@ func (s *scanner) conversion(d *dirScan, path string, mode uint32) conversion {
 }
 
 func (s *scanner) storeFile(d *dirScan, name, path string, conv conversion, st *unix.Stat_t, e *indexEntry) (plumbing.Hash, error) {
-	f, now, err := openRegular(d.fd, name)
+	fd, now, err := openRegular(d.fd, name)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 	*st = *now // taken before the content is: a later change shows
 	if st.Size >= streamFrom && conv.none() {
-		return s.objects.putStream(f, st.Size)
+		return s.objects.putStream(regular(fd), st.Size)
 	}
-	content, err := readSized(f, st.Size)
+	content, err := readSized(fd, st.Size)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -71,16 +70,42 @@ func (s *scanner) storeFile(d *dirScan, name, path string, conv conversion, st *
 	return s.objects.put(plumbing.BlobObject, content)
 }
 
-// readSized reads a whole file with one allocation if its size is right.
-func readSized(f *os.File, size int64) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(int(size) + bytes.MinRead)
-	_, err := io.Copy(&b, onlyReader{f})
-	return b.Bytes(), err
+// readSized reads a whole file, with one allocation and one read if its size is
+// right.
+func readSized(fd int, size int64) ([]byte, error) {
+	b := make([]byte, 0, size+1)
+	for {
+		n, err := regular(fd).Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF || err == nil && len(b) < cap(b) {
+			return b, nil // of a regular file, a short read is the end
+		}
+		if err != nil {
+			return b, err
+		}
+		b = slices.Grow(b, max(len(b), 512))
+	}
 }
 
-// onlyReader hides os.File's WriterTo, which would copy in small pieces.
-type onlyReader struct{ io.Reader }
+// regular is a descriptor of a regular file as an io.Reader. An os.File would
+// cost two more system calls.
+type regular int
+
+// Read reads what comes next.
+func (fd regular) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(fd), p)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
 
 // storedCRLF reports whether the version in the index has CR LF line ends.
 func (s *scanner) storedCRLF(e *indexEntry) bool {

@@ -2,12 +2,16 @@ package gitrepo
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha1"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // TestLargeTree: the tree of a large directory, made of pieces of which most are
@@ -102,5 +106,75 @@ func TestHeadLockOfTheDead(t *testing.T) {
 				checkSound(t, dir)
 			})
 		}
+	}
+}
+
+// TestObjectSizes: an object is stored, compressed or put together of pieces by
+// its size; git reads what it is.
+func TestObjectSizes(t *testing.T) {
+	needGit(t)
+	r, dir := newSession(t, testOptions(t))
+	rng := rand.New(rand.NewPCG(7, 7))
+	for _, n := range []int{0, 1, storedMax - 1, storedMax, storedMax + 1, 1<<16 - 1, 1 << 16, 70000} {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		write(t, dir, fmt.Sprint("workdir/", n), string(b))
+	}
+	commitAll(t, r, "blobs")
+	checkSound(t, dir)
+	// A large tree that cannot be divided behind its first tenth.
+	for i := range 2700 {
+		write(t, dir, fmt.Sprintf("workdir/d%05d/f", i), fmt.Sprint(min(i, 300)))
+	}
+	commitAll(t, r, "directories")
+	checkSound(t, dir)
+	must(t, os.RemoveAll(filepath.Join(dir, "workdir")))
+	// A tree that grows from a stored one to one with several pieces.
+	for i := range 400 {
+		write(t, dir, fmt.Sprintf("history/%04d-u-%012x.json", i, i*7919), fmt.Sprint(i))
+		commitAll(t, r, fmt.Sprint(i))
+	}
+	checkSound(t, dir)
+	git(t, dir, "read-tree", "--empty")
+	git(t, dir, "add", "-A")
+	if head, want := git(t, dir, "rev-parse", "HEAD^{tree}"), git(t, dir, "write-tree"); head != want {
+		t.Errorf("tree %s, git makes %s", head, want)
+	}
+}
+
+// TestShortOfPacked: an abbreviation is unique among the objects of all packs.
+func TestShortOfPacked(t *testing.T) {
+	needGit(t)
+	r, dir := newSession(t, testOptions(t))
+	for i := range 300 {
+		write(t, dir, "history/a", fmt.Sprint(i))
+		commitAll(t, r, fmt.Sprint(i))
+		if i%100 == 99 {
+			if _, err := r.Compact(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var all []string
+	for line := range strings.Lines(git(t, dir, "cat-file", "--batch-all-objects", "--batch-check")) {
+		all = append(all, line[:40])
+	}
+	a := r.newAbbreviator()
+	a.min = 2 // so that it matters
+	for _, h := range all {
+		want := 2
+		for _, other := range all {
+			if other != h {
+				want = max(want, commonPrefix(h, other)+1)
+			}
+		}
+		if got := a.short(plumbing.NewHash(h)); got != h[:want] {
+			t.Errorf("short(%s) = %s, want %s", h, got, h[:want])
+		}
+	}
+	if len(a.packs) != 3 {
+		t.Errorf("%d packs", len(a.packs))
 	}
 }

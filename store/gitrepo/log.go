@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"os"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -111,13 +112,19 @@ func (r *Repo) shallow() map[plumbing.Hash]bool {
 type abbreviator struct {
 	r     *Repo
 	dirs  []string // of objects
-	packs []packNames
+	packs []*packNames
 	loose map[string][]string // by directory, sorted
 	min   int
 }
 
-// packNames are the sorted object names of one pack.
-type packNames []byte
+// packNames are the sorted object names of one pack, of which only those are
+// read that a hash is compared with: a commit wants the one short name.
+type packNames struct {
+	r      *Repo
+	path   string          // of the pack's index
+	ends   [256]uint32     // by first byte, how many names begin with it or less
+	groups map[byte][]byte // the names read so far, by first byte
+}
 
 func (r *Repo) newAbbreviator() *abbreviator {
 	a := &abbreviator{r: r, dirs: r.objects.objectDirs(), loose: map[string][]string{}, min: 7}
@@ -133,7 +140,7 @@ func (r *Repo) newAbbreviator() *abbreviator {
 			}
 			if names, err := r.readPackNames(filepath.Join(dir, "pack", p.Name())); err == nil {
 				a.packs = append(a.packs, names)
-				count += len(names) / 20
+				count += int(names.ends[255])
 			}
 		}
 	}
@@ -148,22 +155,66 @@ func (r *Repo) newAbbreviator() *abbreviator {
 
 var errPackIndex = errors.New("unknown pack index")
 
-// readPackNames reads the object names out of a pack index of version 2.
-func (r *Repo) readPackNames(path string) (packNames, error) {
-	b, err := r.fs.ReadFile(path)
-	if err != nil {
+// Where things lie in a pack index of version 2.
+const (
+	packIndexMagic = "\xfftOc\x00\x00\x00\x02"
+	packIndexNames = len(packIndexMagic) + 256*4
+)
+
+// readPackNames reads how many objects a pack index has.
+func (r *Repo) readPackNames(path string) (*packNames, error) {
+	p := &packNames{r: r, path: path, groups: map[byte][]byte{}}
+	var head [packIndexNames]byte
+	if err := p.readAt(head[:], 0); err != nil {
 		return nil, err
 	}
-	const header, fanout = 8, 256 * 4
-	if len(b) < header+fanout || string(b[:8]) != "\xfftOc\x00\x00\x00\x02" {
+	if string(head[:len(packIndexMagic)]) != packIndexMagic {
 		return nil, errPackIndex
 	}
-	n := int(binary.BigEndian.Uint32(b[header+fanout-4:]))
-	if n > (len(b)-header-fanout)/20 {
-		return nil, errPackIndex
+	before := uint32(0)
+	for i := range p.ends {
+		p.ends[i] = binary.BigEndian.Uint32(head[len(packIndexMagic)+4*i:])
+		if p.ends[i] < before {
+			return nil, errPackIndex
+		}
+		before = p.ends[i]
 	}
-	return b[header+fanout : header+fanout+20*n], nil
+	return p, nil
 }
+
+func (p *packNames) readAt(b []byte, at int64) error {
+	f, err := p.r.fs.OpenFile(p.path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := f.ReadAt(b, at)
+	if n == len(b) {
+		return nil
+	}
+	return err
+}
+
+// group returns the names that begin with a byte; none when the pack is gone.
+func (p *packNames) group(first byte) []byte {
+	if names, ok := p.groups[first]; ok {
+		return names
+	}
+	from := uint32(0)
+	if first > 0 {
+		from = p.ends[first-1]
+	}
+	const size = len(plumbing.ZeroHash)
+	names := make([]byte, size*min(int(p.ends[first]-from), maxGroup))
+	if p.readAt(names, int64(packIndexNames)+int64(size)*int64(from)) != nil {
+		names = nil
+	}
+	p.groups[first] = names
+	return names
+}
+
+// maxGroup bounds what a damaged pack index can make us read.
+const maxGroup = 1 << 20
 
 // short returns the shortest abbreviation of h, "" for no commit.
 func (a *abbreviator) short(h plumbing.Hash) string {
@@ -172,9 +223,9 @@ func (a *abbreviator) short(h plumbing.Hash) string {
 	}
 	full, n := h.String(), a.min
 	for _, p := range a.packs {
-		count := len(p) / 20
-		at := func(i int) string { return plumbing.Hash(p[20*i : 20*i+20]).String() }
-		n = max(n, uniqueLength(full, count, at))
+		names := p.group(h[0])
+		at := func(i int) string { return plumbing.Hash(names[20*i : 20*i+20]).String() }
+		n = max(n, uniqueLength(full, len(names)/20, at))
 	}
 	names := a.looseNames(full[:2])
 	n = max(n, uniqueLength(full, len(names), func(i int) string { return names[i] }))

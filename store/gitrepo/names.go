@@ -37,10 +37,13 @@ const (
 
 // readNames reads a directory but for ".git", which is about expect names, in
 // the order of the disk. The names of one buffer share a string: a large
-// directory costs few allocations.
-func readNames(fd, expect int) ([]diskName, error) {
+// directory costs few allocations, and all directories have one buffer.
+func (s *scanner) readNames(fd, expect int) ([]diskName, error) {
 	names := make([]diskName, 0, expect+16)
-	buf := make([]byte, min(direntSize, 4096+64*expect))
+	if want := min(direntSize, 4096+64*expect); len(s.dirents) < want {
+		s.dirents = make([]byte, want)
+	}
+	buf := s.dirents
 	for {
 		n, err := unix.ReadDirent(fd, buf)
 		if err == unix.EINTR {

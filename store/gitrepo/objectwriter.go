@@ -71,20 +71,37 @@ func (w *objectWriter) put(typ plumbing.ObjectType, content []byte) (plumbing.Ha
 	})
 }
 
-// storedMax is the size up to which an object is not compressed: it takes one
-// block of the disk in any case, and making a code for it would take longer than
-// writing it. Packing compresses it.
-const storedMax = 512
+// storedMax is the size up to which an object is not compressed: with its
+// header it takes one block of the disk in any case, and making a code for it
+// takes longer than writing it. Packing compresses it.
+const storedMax = 4<<10 - 64
 
-// stored writes a zlib stream of one stored block (RFC 1951 3.2.4).
+// stored writes a zlib stream of one block that is not compressed.
 func (w *objectWriter) stored(header, content []byte) {
+	w.zw.out.WriteString(zlibStart)
+	w.storedBlock(1, header, content)
+	w.sumOf(header, content)
+}
+
+// storedBlock writes a block that is not compressed (RFC 1951 3.2.4); last is 1
+// for the last one of a stream. The parts have less than 64 KiB.
+func (w *objectWriter) storedBlock(last byte, parts ...[]byte) {
+	n := uint16(0)
+	for _, p := range parts {
+		n += uint16(len(p))
+	}
+	w.zw.out.Write([]byte{last, byte(n), byte(n >> 8), byte(^n), byte(^n >> 8)})
+	for _, p := range parts {
+		w.zw.out.Write(p)
+	}
+}
+
+// sumOf writes the checksum of what a zlib stream holds.
+func (w *objectWriter) sumOf(parts ...[]byte) {
 	sum := adler32.New()
-	sum.Write(header)
-	sum.Write(content)
-	n := uint16(len(header) + len(content))
-	w.zw.out.Write([]byte{0x78, 0x01, 1, byte(n), byte(n >> 8), byte(^n), byte(^n >> 8)})
-	w.zw.out.Write(header)
-	w.zw.out.Write(content)
+	for _, p := range parts {
+		sum.Write(p)
+	}
 	w.zw.out.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
@@ -272,7 +289,12 @@ const maxVanished = 100
 // rename publishes one object; made reports that its directory is new.
 func (w *objectWriter) rename(temp, path string) (made bool, err error) {
 	for range maxVanished {
-		err = w.r.fs.Rename(temp, path)
+		// Go's Rename looks at the new name before, which there rarely is: the
+		// same object from somebody else, or an empty one that a power cut left.
+		err = w.r.fs.RenameNoReplace(temp, path)
+		if errors.Is(err, fs.ErrExist) {
+			err = w.r.fs.Rename(temp, path)
+		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return made, err
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -33,6 +31,7 @@ type scanner struct {
 	attrs    *attrFile  // of the user and the system
 	info     []attrLine // .git/info/attributes, over all others
 	problems []Problem
+	dirents  []byte // what directories are read into
 }
 
 // indexTime is the time of the index file: what changed at or after it may have
@@ -132,7 +131,7 @@ func (s *scanner) below(d *dirScan, i int) string { return s.old.entries[i].name
 // names reads the directory, sorted as the index is, and reads its ignore and
 // attribute files.
 func (s *scanner) names(d *dirScan) ([]diskName, error) {
-	names, err := readNames(d.fd, d.hi-d.lo)
+	names, err := s.readNames(d.fd, d.hi-d.lo)
 	if err != nil {
 		return nil, err
 	}
@@ -172,38 +171,39 @@ func (s *scanner) readRules(d *dirScan, hasIgnore, hasAttrs bool) {
 const maxRuleFile = 100 << 20
 
 func readRuleFile(dirfd int, name string) ([]byte, bool) {
-	f, st, err := openRegular(dirfd, name)
-	if err != nil || st.Size > maxRuleFile {
-		if f != nil {
-			f.Close()
-		}
+	fd, st, err := openRegular(dirfd, name)
+	if err != nil {
 		return nil, false
 	}
-	defer f.Close()
-	b, err := io.ReadAll(f)
+	defer unix.Close(fd)
+	if st.Size > maxRuleFile {
+		return nil, false
+	}
+	b, err := readSized(fd, st.Size)
 	return b, err == nil
 }
 
 // openRegular opens a regular file of a directory, never a symlink, and never
 // waits for the other end of a FIFO.
-func openRegular(dirfd int, name string) (*os.File, *unix.Stat_t, error) {
-	fd, err := unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+func openRegular(dirfd int, name string) (int, *unix.Stat_t, error) {
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(dirfd, name, flags, 0)
 	for err == unix.EINTR {
-		fd, err = unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		fd, err = unix.Openat(dirfd, name, flags, 0)
 	}
 	if err != nil {
-		return nil, nil, err
+		return -1, nil, err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
-		return nil, nil, err
+	err = unix.Fstat(fd, &st)
+	if err == nil && fileKind(&st) != unix.S_IFREG {
+		err = errFileChanged
 	}
-	if fileKind(&st) != unix.S_IFREG {
+	if err != nil {
 		unix.Close(fd)
-		return nil, nil, errFileChanged
+		return -1, nil, err
 	}
-	return os.NewFile(uintptr(fd), name), &st, nil
+	return fd, &st, nil
 }
 
 // isGitlink reports whether a directory is stored as a link to a commit: it is

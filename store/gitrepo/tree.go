@@ -93,17 +93,21 @@ func (t *treeBuilder) build(prefix, name string, lo, hi int) (*treeNode, error) 
 	if !fresh {
 		content = make([]byte, 0, t.sizeOf(prefix, lo, hi))
 	}
-	for i, piece := lo, 0; i < hi; {
+	piece := 0
+	add := func(mode uint32, name string, h plumbing.Hash) {
+		content = appendTreeEntry(content, mode, name, h)
+		if endsPiece(h, len(content)-piece) {
+			piece = len(content)
+			ends = append(ends, piece)
+		}
+	}
+	for i := lo; i < hi; {
 		e := &t.idx.entries[i]
 		rest := e.name[len(prefix):]
 		slash := strings.IndexByte(rest, '/')
 		if slash < 0 {
 			if !fresh {
-				content = appendTreeEntry(content, e.mode, rest, e.hash)
-				if endsPiece(e.hash, len(content)-piece) {
-					piece = len(content)
-					ends = append(ends, piece)
-				}
+				add(e.mode, rest, e.hash)
 			}
 			i++
 			continue
@@ -115,7 +119,9 @@ func (t *treeBuilder) build(prefix, name string, lo, hi int) (*treeNode, error) 
 			return nil, err
 		}
 		node.subs = append(node.subs, child)
-		content = appendTreeEntry(content, modeDir, child.name, child.hash)
+		if !fresh {
+			add(modeDir, child.name, child.hash)
+		}
 		i = end
 	}
 	if fresh {

@@ -2,8 +2,6 @@ package gitrepo
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
-	"hash/adler32"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -13,16 +11,17 @@ import (
 // piece by piece: a piece ends where a hash in it says so, so that a new entry
 // changes one piece, and what the others were compressed to is kept. Pieces of
 // a deflate stream that refer to nothing before them can be put together as
-// they are (RFC 1951 3.2.4: each ends in an empty stored block).
+// they are (RFC 1951 3.2.4: each ends in an empty stored block). The last piece,
+// to which history/ grows, is compressed when it is no longer the last.
 
 const (
-	pieceFrom = 32 << 10 // bytes of a tree that is worth it
-	pieceMin  = 4 << 10  // bytes of a piece; shorter ones compress badly
-	pieceMask = 0x7f     // one entry in 128 can end a piece
+	pieceMin  = 2 << 10 // bytes of a piece; shorter ones compress badly
+	pieceMask = 0x3f    // one entry in 64 can end a piece
+	tailMax   = 8 << 10 // bytes of a last piece that is not compressed
 )
 
-// zlibHeader is how many bytes begin a zlib stream.
-const zlibHeader = 2
+// zlibStart begins a zlib stream of the fastest level.
+const zlibStart = "\x78\x01"
 
 // pieceKey names a piece by its content.
 type pieceKey [sha256.Size]byte
@@ -37,25 +36,24 @@ func endsPiece(h plumbing.Hash, length int) bool {
 
 // putTree writes a tree. ends are the places where its pieces end.
 func (w *objectWriter) putTree(content []byte, ends []int) (plumbing.Hash, error) {
-	if len(content) < pieceFrom {
+	if len(content) <= storedMax {
 		return w.put(plumbing.TreeObject, content)
 	}
 	return w.putWith(plumbing.TreeObject, content, func(header []byte) error {
-		sum := adler32.New()
-		sum.Write(header)
-		sum.Write(content)
-		if err := w.piece(header, 0); err != nil {
-			return err
+		w.zw.out.WriteString(zlibStart)
+		w.storedBlock(0, header)
+		if last := len(content); len(ends) == 0 || last-ends[len(ends)-1] > tailMax {
+			ends = append(ends, last)
 		}
 		from := 0
-		for _, to := range append(ends, len(content)) {
+		for _, to := range ends {
 			if err := w.keptPiece(content[from:to]); err != nil {
 				return err
 			}
 			from = to
 		}
-		w.zw.out.Write([]byte{1, 0, 0, 0xff, 0xff}) // the last block, empty
-		w.zw.out.Write(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+		w.storedBlock(1, content[from:])
+		w.sumOf(header, content)
 		return nil
 	})
 }
@@ -72,15 +70,15 @@ func (w *objectWriter) keptPiece(b []byte) error {
 		return nil
 	}
 	from := w.zw.out.Len()
-	if err := w.piece(b, zlibHeader); err != nil {
+	if err := w.piece(b); err != nil {
 		return err
 	}
 	w.pieces[key] = append([]byte(nil), w.zw.out.Bytes()[from:]...)
 	return nil
 }
 
-// piece compresses b on its own and adds it without its first skip bytes.
-func (w *objectWriter) piece(b []byte, skip int) error {
+// piece compresses b on its own and adds it.
+func (w *objectWriter) piece(b []byte) error {
 	w.zw.part.Reset()
 	w.zw.Reset(&w.zw.part)
 	if _, err := w.zw.Write(b); err != nil {
@@ -89,6 +87,6 @@ func (w *objectWriter) piece(b []byte, skip int) error {
 	if err := w.zw.Flush(); err != nil {
 		return err
 	}
-	w.zw.out.Write(w.zw.part.Bytes()[skip:])
+	w.zw.out.Write(w.zw.part.Bytes()[len(zlibStart):])
 	return nil
 }

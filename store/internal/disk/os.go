@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -16,16 +17,44 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
+// OpenFile does without os.OpenFile's attempt to have the file polled: five
+// system calls, of which nothing comes of a regular file.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	f, err := os.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err // not f: a nil *os.File is no nil File
+	for {
+		fd, err := unix.Open(name, flag|unix.O_CLOEXEC, uint32(perm.Perm()))
+		if err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if err != syscall.EINTR {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		}
 	}
-	return f, nil
 }
 
+// ReadFile reads a small file into the stack first: most of them are, and a
+// buffer for each would be most of what a commit leaves for the collector.
 func (osFS) ReadFile(name string) ([]byte, error) {
-	return readAt(unix.AT_FDCWD, name, 0, nil)
+	fd, err := openRetry(unix.AT_FDCWD, name, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	var small [4 << 10]byte
+	n, err := unix.Read(fd, small[:])
+	for err == syscall.EINTR {
+		n, err = unix.Read(fd, small[:])
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	if n < len(small) { // of a regular file, a short read is the end
+		return bytes.Clone(small[:n]), nil
+	}
+	buf, err := growFor(fd, small[:])
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return readRest(fd, name, buf)
 }
 
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
@@ -101,7 +130,11 @@ func readAt(dirfd int, name string, flags int, buf []byte) ([]byte, error) {
 	if cap(buf) == 0 {
 		buf = make([]byte, 0, firstRead)
 	}
-	buf = buf[:0]
+	return readRest(fd, name, buf[:0])
+}
+
+// readRest reads to the end of a file, behind what buf holds.
+func readRest(fd int, name string, buf []byte) ([]byte, error) {
 	for {
 		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
 		if err == syscall.EINTR {
