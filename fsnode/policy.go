@@ -23,7 +23,7 @@ const (
 	kindBranchLink             // branch/<name>/*
 	kindGroup                  // dag/<id>/, views/<view>/<name>/: come and go with what they stand for
 	kindScratch                // editors' files: a rename takes the name away
-	kindFresh                  // asked each time: .sessionfs/errors, failed/*
+	kindFresh                  // asked each time: .sessionfs/errors, failed/*; real directories say themselves
 	kindAsked                  // names and objects that are kept nowhere: links in dag/ and views/
 	kindCommit                 // commits/*: the name may go, what it means does not change
 )

@@ -19,13 +19,25 @@ import (
 // come and go, and of its own attributes; not of what is in its files and
 // further down, which programs write in place.
 
-// Hints of the watcher that are no paths: what an event told of the directories
-// of real files.
+// filesHint is what events told of a session's directories of real files, the
+// strongest last.
+type filesHint int
+
 const (
-	filesHint  = "\x00files"  // something in one of them, or that one came
-	placesHint = "\x00places" // one went or was replaced: its watch is that of another
-	movedHint  = "\x00moved"  // one was renamed: perhaps to where another session has it
+	noFiles       filesHint = iota
+	changedFiles            // something in one of them or of one of them, or one came
+	replacedFiles           // one went or was replaced: its watch is that of another
+	movedFiles              // one was renamed: perhaps to where another session has it
 )
+
+// realFiles is what the watcher keeps of directories of real files, guarded by
+// its lock.
+type realFiles struct {
+	watched int                  // how many of its directories
+	max     int                  // how many may be
+	hints   map[string]filesHint // by session, not told yet
+	busy    map[string]bool      // sessions that are being told of
+}
 
 // FollowFiles reports whether the observers are told, by Change.Files, of what
 // changes from now on in one of a session's directories of real files, or with
@@ -62,10 +74,10 @@ func (w *watcher) watchFiles(id, dir string) bool {
 	defer w.addMu.Unlock()
 	w.mu.Lock()
 	of, known := w.dirs[dir]
-	add := !known && w.refs[id] > 0 && w.files < w.maxFiles
+	add := !known && w.refs[id] > 0 && w.real.watched < w.real.max
 	if add {
 		w.dirs[dir] = watched{id: id, files: true}
-		w.files++
+		w.real.watched++
 	}
 	w.mu.Unlock()
 	if !add {
@@ -83,7 +95,7 @@ func (w *watcher) watchFiles(id, dir string) bool {
 // deleteLocked forgets a directory. Requires w.mu.
 func (w *watcher) deleteLocked(dir string) {
 	if w.dirs[dir].files {
-		w.files--
+		w.real.watched--
 	}
 	delete(w.dirs, dir)
 }
@@ -91,60 +103,73 @@ func (w *watcher) deleteLocked(dir string) {
 // filesEvent takes an event that tells of a session's directories of real
 // files.
 func (w *watcher) filesEvent(ev fsnotify.Event) bool {
-	id, hint, ok := w.filesHintOf(ev)
-	if ok && hint != "" {
-		w.session(id, hint)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id, hint, ok := w.filesHintLocked(ev)
+	if hint != noFiles {
+		w.filesLocked(id, hint)
 	}
 	return ok
 }
 
-func (w *watcher) filesHintOf(ev fsnotify.Event) (id, hint string, ok bool) {
+// filesHintLocked is what an event tells of them; ok: it tells of nothing else.
+// Requires w.mu.
+func (w *watcher) filesHintLocked(ev fsnotify.Event) (id string, hint filesHint, ok bool) {
 	dir, name := filepath.Dir(ev.Name), filepath.Base(ev.Name)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	self, in := w.dirs[ev.Name], w.dirs[dir]
 	switch {
 	case self.files && ev.Has(fsnotify.Rename):
-		return self.id, movedHint, true
+		return self.id, movedFiles, true
 	case self.files && (ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove)):
-		return self.id, placesHint, true
+		return self.id, replacedFiles, true
 	case self.files:
-		return self.id, filesHint, true
+		return self.id, changedFiles, true
 	case in.files && (ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)):
-		return in.id, filesHint, true
+		return in.id, changedFiles, true
 	case in.files:
-		return in.id, "", true // in a file
+		return "", noFiles, true // in a file
 	case (name == workDir || name == contextDir) && filepath.Base(dir) == in.id && !inGit(dir+"/") && w.refs[in.id] > 0:
-		return in.id, filesHint, true
+		return in.id, changedFiles, true
 	}
-	return "", "", false
+	return "", noFiles, false
 }
 
-// splitHints takes the hints of files out of those of a session: the strongest
-// of them, or "". A session's directory that went, and events that were lost,
-// tell of its files as well.
-func splitHints(id string, hints []string) (paths []string, files string) {
-	for _, h := range hints {
-		if !strings.HasPrefix(h, "\x00") {
-			paths = append(paths, h)
-			if h != "" && filepath.Base(h) != id {
-				continue
-			}
-			h = placesHint
-		}
-		if files == "" || h == movedHint || h == placesHint && files == filesHint {
-			files = h
-		}
+// filesLocked has the observers told of a session's real files, and once more
+// when more came meanwhile. It is not part of the look at a session: to tell may
+// have to wait for whoever changes such a directory, which may take its time.
+// Requires w.mu.
+func (w *watcher) filesLocked(id string, hint filesHint) {
+	w.real.hints[id] = max(w.real.hints[id], hint)
+	if w.closed || w.real.busy[id] {
+		return
 	}
-	return paths, files
+	w.real.busy[id] = true
+	w.done.Add(1)
+	go w.tellFiles(id)
+}
+
+func (w *watcher) tellFiles(id string) {
+	defer w.done.Done()
+	for {
+		w.mu.Lock()
+		hint := w.real.hints[id]
+		delete(w.real.hints, id)
+		if hint == noFiles || w.closed {
+			delete(w.real.busy, id)
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		w.filesChanged(context.Background(), id, hint)
+	}
 }
 
 // filesChanged tells the observers of a session's files. Watches that may be of
 // other directories by now are dropped before: who looks sets new ones.
-func (w *watcher) filesChanged(ctx context.Context, id, hint string) {
+func (w *watcher) filesChanged(ctx context.Context, id string, hint filesHint) {
 	ids := []string{id}
-	if hint != filesHint {
-		ids = w.dropFiles(id, hint == movedHint)
+	if hint >= replacedFiles {
+		ids = w.dropFiles(id, hint == movedFiles)
 	}
 	for _, id := range ids {
 		w.s.publish(ctx, &Change{ID: id, Files: true, Foreign: true})

@@ -125,8 +125,8 @@ func TestFollowFiles(t *testing.T) {
 	if s.FollowFiles("s0", dirs[0], "workdir") {
 		t.Error("followed for a session that is pinned no more")
 	}
-	if s.watch.files != 0 {
-		t.Errorf("%d directories are still watched", s.watch.files)
+	if s.watch.real.watched != 0 {
+		t.Errorf("%d directories are still watched", s.watch.real.watched)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestFollowFilesLimit(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Join(d, "context"), 0o700))
 	}
 	s.watch.mu.Lock()
-	s.watch.maxFiles = 1
+	s.watch.real.max = 1
 	s.watch.mu.Unlock()
 	followed := func() [2]bool {
 		return [2]bool{s.FollowFiles("s0", dirs[0], "context"), s.FollowFiles("s1", dirs[1], "context")}

@@ -31,11 +31,10 @@ type watcher struct {
 
 	addMu sync.Mutex // one watch is set at a time; taken before mu
 
-	mu       sync.Mutex          // leaf
-	refs     map[string]int      // pins of a session's history/ watch
-	dirs     map[string]watched  // by directory
-	files    int                 // how many of dirs hold real files
-	maxFiles int                 // how many may; not changed
+	mu       sync.Mutex         // leaf
+	refs     map[string]int     // pins of a session's history/ watch
+	dirs     map[string]watched // by directory
+	real     realFiles
 	hints    map[string][]string // session -> files that events named since
 	busy     map[string]bool     // a session's refresh is running or queued
 	moved    map[string]bool     // directories that events named; true: one was taken away
@@ -71,7 +70,7 @@ func newWatcher(s *Store) *watcher {
 		return nil
 	}
 	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{}, moved: map[string]bool{},
-		maxFiles: maxFileWatches(), closing: make(chan struct{})}
+		real: realFiles{max: maxFileWatches(), hints: map[string]filesHint{}, busy: map[string]bool{}}, closing: make(chan struct{})}
 	w.followParents()
 	return w
 }
@@ -258,6 +257,9 @@ func (w *watcher) session(id, file string) {
 	if w.closed {
 		return
 	}
+	if file == "" || filepath.Base(file) == id {
+		w.filesLocked(id, replacedFiles) // the whole directory, or what events were lost
+	}
 	w.hints[id] = append(w.hints[id], file)
 	if w.busy[id] {
 		return
@@ -279,22 +281,10 @@ func (w *watcher) lookSession(id string) {
 			return
 		}
 		w.mu.Unlock()
-		w.lookAt(context.Background(), id, files)
-	}
-}
-
-// lookAt looks where hints of a session point.
-func (w *watcher) lookAt(ctx context.Context, id string, hints []string) {
-	paths, files := splitHints(id, hints)
-	if files != "" { // first: it waits for nobody's lock
-		w.filesChanged(ctx, id, files)
-	}
-	if len(paths) == 0 {
-		return
-	}
-	w.s.look(ctx, id, paths)
-	if slices.ContainsFunc(paths, tellsOfCommit) {
-		w.s.publish(ctx, &Change{ID: id, Commit: true, Foreign: true})
+		w.s.look(context.Background(), id, files)
+		if slices.ContainsFunc(files, tellsOfCommit) {
+			w.s.publish(context.Background(), &Change{ID: id, Commit: true, Foreign: true})
+		}
 	}
 }
 
