@@ -127,6 +127,11 @@ func (d countingDir) ReadInto(name string, buf []byte) ([]byte, error) {
 	return d.Dir.ReadInto(name, buf)
 }
 
+func (d countingDir) ReadStat(name string, buf []byte) ([]byte, disk.Stat, error) {
+	d.c.opened.Add(1)
+	return d.Dir.ReadStat(name, buf)
+}
+
 // TestListCacheSavesReading: a second process reads no meta.json, except of
 // sessions that changed.
 func TestListCacheSavesReading(t *testing.T) {

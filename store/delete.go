@@ -185,8 +185,10 @@ func (s *Store) forgetLocation(ctx context.Context, p layout.Place) {
 
 // finishDeletes completes deletions that a crash cut off: directories of
 // sessions whose delete intent is there, and hidden leftovers.
+//
+// The leftovers right below the root are another pass's business: to look for
+// them takes as long as to look for the sessions.
 func (s *Store) finishDeletes(ctx context.Context) {
-	s.sweepHidden(s.root)
 	projects, _ := s.fs.ReadDir(filepath.Join(s.root, "projects"))
 	for _, p := range projects {
 		if p.IsDir() {

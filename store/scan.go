@@ -246,6 +246,21 @@ func (f *metaFiles) read(p layout.Place) ([]byte, error) {
 	return raw, err
 }
 
+// readStat reads a session's meta.json with its stamp; not ok where that takes a
+// closer look.
+func (f *metaFiles) readStat(p layout.Place) (raw []byte, st stamp, ok bool) {
+	name, ok := f.name(p)
+	if !ok {
+		return nil, stamp{}, false
+	}
+	raw, fi, err := f.dir.ReadStat(name, f.buf)
+	if err != nil {
+		return nil, stamp{}, false
+	}
+	f.buf = raw[:0]
+	return raw, stampOfStat(fi), true
+}
+
 // readMetas reads what a listing needs of all sessions' meta.json, side by
 // side.
 func (l *listing) readMetas(ctx context.Context, places []layout.Place) ([]metaRow, error) {
@@ -284,6 +299,13 @@ func (l *listing) metaBy(f *metaFiles, p layout.Place, old metaRow) metaRow {
 		return metaRow{}
 	}
 	began := time.Now()
+	if !old.settled {
+		// Nothing is known of it, so that it has to be read anyhow.
+		if raw, st, ok := f.readStat(p); ok {
+			l.read.Add(1)
+			return newMetaRow(p, st, began, raw)
+		}
+	}
 	fi, err := f.lstat(p)
 	if err != nil || !fi.Mode.IsRegular() {
 		return metaRow{}
@@ -293,14 +315,20 @@ func (l *listing) metaBy(f *metaFiles, p layout.Place, old metaRow) metaRow {
 		return old
 	}
 	raw, err := f.read(p)
-	row := metaRow{stamp: st, settled: st.settled(began), mtime: epoch(st.time())}
 	l.read.Add(1)
 	if failedRead(err) {
-		row.stamp, row.settled = stamp{}, false // it may be read the next time
+		return metaRow{mtime: epoch(st.time())} // it may be read the next time
 	}
 	if err != nil {
-		return row
+		return metaRow{stamp: st, settled: st.settled(began), mtime: epoch(st.time())}
 	}
+	return newMetaRow(p, st, began, raw)
+}
+
+// newMetaRow takes what a listing needs out of a meta.json, which was looked at
+// and then read since began.
+func newMetaRow(p layout.Place, st stamp, began time.Time, raw []byte) metaRow {
+	row := metaRow{stamp: st, settled: st.settled(began), mtime: epoch(st.time())}
 	fields, id, err := listedFields(raw)
 	if err != nil || id != "" && id != p.ID {
 		return row

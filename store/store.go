@@ -202,6 +202,9 @@ func (s *Store) start(ctx context.Context) error {
 // changed where they are.
 func (s *Store) startList(ctx context.Context) ([]listed, error) {
 	if !s.opt.ReadOnly {
+		var swept sync.WaitGroup
+		swept.Go(func() { s.sweepHidden(s.root) }) // of names that discovery passes over
+		defer swept.Wait()
 		s.finishDeletes(ctx)
 		s.clearHolds(ctx)
 	}

@@ -336,6 +336,13 @@ func (o *openDir) ReadInto(name string, buf []byte) ([]byte, error) {
 	return o.Dir.ReadInto(name, buf)
 }
 
+func (o *openDir) ReadStat(name string, buf []byte) ([]byte, disk.Stat, error) {
+	if err := o.d.look("read", filepath.Join(o.name, name)); err != nil {
+		return nil, disk.Stat{}, err
+	}
+	return o.Dir.ReadStat(name, buf)
+}
+
 func (o *openDir) Lstat(name string) (disk.Stat, error) {
 	if err := o.d.look("lstat", filepath.Join(o.name, name)); err != nil {
 		return disk.Stat{}, err

@@ -76,6 +76,10 @@ type Dir interface {
 	// it is too small, and returns what it read. The result is valid until
 	// buf is used again. A symlink is not followed: it fails with ELOOP.
 	ReadInto(name string, buf []byte) ([]byte, error)
+	// ReadStat is ReadInto of a regular file, with the Stat that it had when the
+	// reading began. The name may be a path below this directory. What is no
+	// regular file is an error.
+	ReadStat(name string, buf []byte) ([]byte, Stat, error)
 	// Lstat is lstat of a name in this directory, or of a path below it. It
 	// may be called from several goroutines at once.
 	Lstat(name string) (Stat, error)

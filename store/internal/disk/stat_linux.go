@@ -21,6 +21,10 @@ func lstatAt(dirfd int, name string) (Stat, error) {
 		if err != nil {
 			return Stat{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
 		}
-		return Stat{Mode: modeOf(st.Mode), Ino: st.Ino, Size: st.Size, MTime: st.Mtim.Nano(), CTime: st.Ctim.Nano()}, nil
+		return statOf(&st), nil
 	}
+}
+
+func statOf(st *unix.Stat_t) Stat {
+	return Stat{Mode: modeOf(st.Mode), Ino: st.Ino, Size: st.Size, MTime: st.Mtim.Nano(), CTime: st.Ctim.Nano()}
 }

@@ -16,5 +16,9 @@ func lstatAt(dirfd int, name string) (Stat, error) {
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Stat{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
 	}
-	return Stat{Mode: modeOf(uint32(st.Mode)), Ino: st.Ino, Size: st.Size, MTime: st.Mtim.Nano()}, nil
+	return statOf(&st), nil
+}
+
+func statOf(st *unix.Stat_t) Stat {
+	return Stat{Mode: modeOf(uint32(st.Mode)), Ino: st.Ino, Size: st.Size, MTime: st.Mtim.Nano()}
 }
