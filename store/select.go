@@ -24,15 +24,17 @@ func SortKeys() []string { return []string{"updated", "created", "title", "id", 
 // they were.
 func SelectRows(rows []Row, f RowFilter) []Row {
 	title := strings.ToLower(f.Title)
-	var out []Row
-	for _, r := range rows {
-		if f.Project != "" && r.Project != f.Project || !strings.Contains(strings.ToLower(r.Title), title) {
+	out := make([]Row, 0, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if f.Project != "" && r.Project != f.Project || title != "" && !strings.Contains(strings.ToLower(r.Title), title) {
 			continue
 		}
-		out = append(out, r)
+		out = append(out, *r)
 	}
-	if f.Sort != "" {
-		slices.SortStableFunc(out, func(a, b Row) int { return compareRows(a, b, f.Sort) })
+	order := func(a, b Row) int { return compareRows(a, b, f.Sort) }
+	if f.Sort != "" && !slices.IsSortedFunc(out, order) {
+		slices.SortStableFunc(out, order)
 	}
 	if f.Reverse {
 		slices.Reverse(out)
