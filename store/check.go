@@ -250,6 +250,23 @@ func (c *checker) locked(id string) bool {
 	return err == nil && held
 }
 
+// anyLocked is locked for all sessions: what is being removed has a name that
+// does not tell whose it is.
+func (c *checker) anyLocked() bool {
+	dir := filepath.Dir(c.s.layout.LockPath("x"))
+	entries, err := c.s.fs.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		if strings.HasPrefix(e.Name(), ".") || !e.Type().IsRegular() {
+			return false // no session's
+		}
+		held, err := filelock.Held(filepath.Join(dir, e.Name()))
+		return err == nil && held
+	})
+}
+
 // locations checks the recorded places.
 func (c *checker) locations() {
 	path := filepath.Join(c.s.root, "locations.json")
@@ -293,7 +310,7 @@ func (c *checker) leftovers(dir, session string) {
 			if old {
 				c.add("temp_file", Warning, session, path, "a write that was never finished left it behind")
 			}
-		case strings.HasPrefix(e.Name(), removingPrefix), strings.HasPrefix(e.Name(), creatingPrefix) && old:
+		case strings.HasPrefix(e.Name(), removingPrefix) && !c.anyLocked(), strings.HasPrefix(e.Name(), creatingPrefix) && old:
 			c.add("hidden_directory", Warning, session, path, "a creation or removal that was cut off left it behind")
 		}
 	}

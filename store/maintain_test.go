@@ -550,6 +550,7 @@ func TestCheckLeavesADeletionAlone(t *testing.T) {
 	time.Sleep(10 * time.Millisecond) // a tick of the file system
 	write(t, filepath.Join(root, ".deleted", "gone"), "{}")
 	edit(t, filepath.Join(root, "index.json"), "{", `{"gone2": {"id": "gone2"}, `)
+	write(t, filepath.Join(root, ".sessionfs-old-0011223344556677", "meta.json"), "{}")
 	var locks []*filelock.Lock
 	for _, id := range []string{"gone", "gone2"} {
 		lock, err := filelock.Acquire(t.Context(), filepath.Join(root, ".locks", id+".lock"), time.Second)
@@ -562,7 +563,7 @@ func TestCheckLeavesADeletionAlone(t *testing.T) {
 	for _, l := range locks {
 		noErr(t, l.Unlock())
 	}
-	if found := findings(t, root); found["half_delete"] != 1 || found["row_without_directory"] != 1 {
+	if found := findings(t, root); found["half_delete"] != 1 || found["row_without_directory"] != 1 || found["hidden_directory"] != 1 {
 		t.Errorf("deletions that were cut off: %v", found)
 	}
 }

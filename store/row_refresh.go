@@ -5,6 +5,7 @@ import (
 
 	"github.com/sessionfs/sessionfs/dag/render"
 	"github.com/sessionfs/sessionfs/store/internal/jsonedit"
+	"github.com/sessionfs/sessionfs/store/layout"
 )
 
 // refreshPending brings the changes that wait to be written up to what is on
@@ -15,25 +16,29 @@ import (
 // that this store did not change are not touched: who changed them writes them.
 //
 // It is called when the file has been read: a row that is in it by then came
-// after the session's own files, so that what they hold now is no older.
+// after the session's own files, so that what they hold now is no older. And a
+// session that is gone by then has, or will have, its row removed by who removed
+// it, and must not get another one.
 //
 // Requires the registry's lock, so that no other sessionfs writes rows
 // meanwhile, and l.flushMu.
 func (l *listing) refreshPending() {
 	for id, keys := range l.reg.Pending() {
-		if len(keys) > 0 {
-			l.refreshRow(id, keys)
+		place, err := l.s.place("write registry", id)
+		switch {
+		case place.Deleted:
+			l.reg.Delete(id)
+		case CodeOf(err) == NotFound:
+			l.reg.Revert(id) // removed meanwhile, its row too
+		case err == nil && len(keys) > 0:
+			l.refreshRow(place, keys)
 		}
 	}
 }
 
-// refreshRow is refreshPending for the given fields of one row.
-func (l *listing) refreshRow(id string, keys []string) {
-	place, err := l.s.place("write registry", id)
-	if err != nil {
-		return // deleted meanwhile, or nowhere: the row is another's business
-	}
-	m := l.meta(place)
+// refreshRow is refreshPending for the given fields of one session's row.
+func (l *listing) refreshRow(place layout.Place, keys []string) {
+	id, m := place.ID, l.meta(place)
 	row, ok := l.reg.Row(id)
 	if !m.trusted || !ok {
 		return

@@ -296,3 +296,34 @@ func TestReindexKeepsALateRow(t *testing.T) {
 	}
 	wantNoStaleRow(t, root)
 }
+
+// TestGoneSessionGetsNoRow: a session is removed by another process while a change
+// of its row waits to be written, one that was learned from the disk too.
+func TestGoneSessionGetsNoRow(t *testing.T) {
+	for name, remove := range map[string]func(s *store.Store) error{
+		"deleted": func(s *store.Store) error { return s.DeleteSession(t.Context(), "x") },
+		"empty":   func(s *store.Store) error { return s.RemoveEmpty(t.Context(), "x") },
+	} {
+		for _, learned := range []bool{false, true} {
+			root := sharedRoot(t)
+			mount := open2(t, store.Options{Root: root})
+			cli := open2(t, store.Options{Root: root})
+			noErr(t, cli.CreateSession(t.Context(), store.NewSession{ID: "x"}))
+			if _, err := mount.ListSessions(t.Context(), store.ListQuery{}); err != nil {
+				t.Fatal(err)
+			}
+			if !learned {
+				noErr(t, mount.SetField(t.Context(), "x", "title", "mine"))
+			}
+			noErr(t, remove(cli))
+			closeNow(t, cli)
+			closeNow(t, mount)
+			raw, err := os.ReadFile(filepath.Join(root, "index.json"))
+			noErr(t, err)
+			if strings.Contains(string(raw), `"x"`) {
+				t.Errorf("%s, learned %v: the row is back: %s", name, learned, raw)
+			}
+			wantNoStaleRow(t, root)
+		}
+	}
+}

@@ -91,7 +91,11 @@ func (s *Store) sweep(ctx context.Context, p layout.Place) error {
 	if err := s.list.flush(ctx); err != nil {
 		return err
 	}
-	return s.removeFiles(p)
+	if err := s.removeFiles(p); err != nil {
+		return err
+	}
+	s.list.remove(p.ID) // again: who saw the directory until now may have added it
+	return nil
 }
 
 // dropGhosts removes the rows of sessions that are nowhere, which a crash of an

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,6 +125,58 @@ func TestVerbsSayTheSameBesideAnotherWriter(t *testing.T) {
 		t.Errorf("beside another writer the verbs say something else (-alone +together):\n%s", diff)
 	}
 	t.Logf("%d writes of the other process", 2*n)
+}
+
+// churnScript makes, changes and removes sessions of its own until a file says
+// that it is enough.
+const churnScript = `
+i=0
+while [ ! -e "$DONE" ]; do
+	id=churn_$1_$((i+=1))
+	sessionfs new $id --title "title $i" >/dev/null
+	sessionfs append $id "question $i" >/dev/null
+	sessionfs set $id title "another $i"
+	sessionfs edit $id --text "edited $i" >/dev/null 2>&1
+	sessionfs append local_files "to all $1 $i" >/dev/null
+	sessionfs commit $id >/dev/null
+	sessionfs reindex >/dev/null
+	[ $((i % 2)) = 0 ] && sessionfs rm --yes $id >/dev/null
+done
+echo $i`
+
+// TestCheckBesideWriters: check finds nothing in a sound store, whatever others
+// make, change and remove while it looks.
+func TestCheckBesideWriters(t *testing.T) {
+	state := t.TempDir()
+	root, done := filepath.Join(state, "store"), filepath.Join(state, "done")
+	binary := harness.Binary(t)
+	env := append(harness.Environ(filepath.Join(state, ".state")), "SESSIONFS_STORE="+root, "DONE="+done, "PATH="+filepath.Dir(binary)+":/usr/bin:/bin")
+	if r := harness.Command(t, state, env, binary, "sample-store", root); r.Code != 0 {
+		t.Fatal(r.Err)
+	}
+	var writers sync.WaitGroup
+	for n := range 2 {
+		writers.Go(func() {
+			r := harness.Command(t, state, env, "sh", "-c", churnScript, "sh", fmt.Sprint(n))
+			if r.Err != "" {
+				t.Errorf("a verb failed: %s", r.Err)
+			}
+			t.Logf("%s sessions", strings.TrimSpace(r.Out))
+		})
+	}
+	foreign := harness.NewForeign(t)
+	for i := range 40 {
+		foreign.Do(harness.ForeignRequest{
+			Op: "append", Store: root, Session: "local_zh", Role: "user", Head: true, PredecessorHead: true,
+			ID: fmt.Sprintf("foreign%04d", i), Text: "foreign message",
+		})
+		if r := harness.Command(t, state, env, binary, "check"); r.Code != 0 {
+			t.Errorf("round %d:\n%s%s", i, r.Out, r.Err)
+		}
+	}
+	harness.Command(t, state, env, "touch", done)
+	writers.Wait()
+	wantRows(t, state, env)
 }
 
 // wantRows checks the registry of a store that nobody writes to any more, as it

@@ -286,6 +286,17 @@ func (r *Registry) Delete(id string) {
 	r.setLocked(id, &change{whole: true})
 }
 
+// Revert drops what was to become of a session's row: it is again what the file
+// has.
+func (r *Registry) Revert(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, changed := r.pending[id]; changed {
+		delete(r.pending, id)
+		r.gen++
+	}
+}
+
 // setLocked makes c the change of a row. Requires r.mu.
 func (r *Registry) setLocked(id string, c *change) {
 	r.gen++

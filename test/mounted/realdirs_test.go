@@ -132,9 +132,9 @@ func TestForeignRealFiles(t *testing.T) {
 }
 
 // bareReals mounts a session that has no directory of real files yet.
-func bareReals(t *testing.T, args []string) reals {
+func bareReals(t *testing.T, args []string, warnings ...string) reals {
 	t.Helper()
-	m := harness.Start(t, harness.Options{Store: harness.Golden(t, "chat_branches"), Args: args})
+	m := harness.Start(t, harness.Options{Store: harness.Golden(t, "chat_branches"), Args: args, Warnings: warnings})
 	r := reals{t, m, nested}
 	for _, d := range []string{"workdir", "context"} {
 		if err := os.RemoveAll(r.repo(d)); err != nil {
@@ -245,5 +245,47 @@ func TestRealFilesExchanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.agree("a directory more")
+	}
+}
+
+// TestRealFilesUnderLoad: other processes walk the session, and others change
+// its directories of real files beneath the mount and through it, all at a time.
+// Nothing hangs, and whenever it is quiet the mount shows what is there.
+func TestRealFilesUnderLoad(t *testing.T) {
+	r := bareReals(t, nil, ".") // what is to be kept may be gone
+	for range 3 {
+		harness.Spawn(t, "read", r.m.Session(r.id))
+	}
+	// What fails because another one was faster is no matter.
+	const (
+		beneath = `
+i=0; while [ $i -lt 40 ]; do i=$((i+1))
+mkdir -p workdir/attachments context; echo $i > workdir/f$i; touch workdir/attachments/$i context/$i
+mv workdir/attachments workdir/old$i; mkdir -p workdir/attachments; echo x > workdir/attachments/x
+case $i in *5) mv workdir away$i; mkdir -p workdir/attachments;; *7) rm -rf workdir;; *9) rm -rf context; mv workdir context;; esac
+chmod 75$((i%2)) workdir; rm -rf workdir/old* away*
+done 2> /dev/null; true`
+		through = `
+i=0; while [ $i -lt 40 ]; do i=$((i+1))
+echo $i > attachments/m$i; mkdir workdir/d$i; mv workdir/d$i attachments/; mv attachments/m$i workdir/
+ln workdir/m$i attachments/h$i; rmdir attachments/d$i; rm -f attachments/x attachments/h$i workdir/f$i; touch workdir
+done 2> /dev/null; true`
+	)
+	for range 3 {
+		done := make(chan struct{})
+		for range 2 {
+			go func() {
+				harness.Shell(t, r.m.Session(r.id), through)
+				done <- struct{}{}
+			}()
+		}
+		go func() {
+			harness.Shell(t, r.m.Repo(r.id), beneath)
+			done <- struct{}{}
+		}()
+		for range 3 {
+			<-done
+		}
+		r.agree("it is quiet")
 	}
 }
