@@ -74,7 +74,8 @@ type label struct {
 func (s *session) labels(v *view) func(dag.Node) string {
 	k := s.key("labels", nil)
 	old, _ := s.t.texts.get(k).(map[string]label)
-	cur, size := make(map[string]label, v.sn.Index.Len()), 0
+	nodes := v.sn.Index.Len()
+	cur, size := make(map[string]label, nodes), max(8, nodes+nodes/2)*160
 	for n := range v.sn.Index.All() {
 		e, ok := v.sn.Entry(n.ID)
 		if !ok {
@@ -85,7 +86,7 @@ func (s *session) labels(v *view) func(dag.Node) string {
 			l = label{e, v.sn.Label(n)}
 		}
 		cur[n.ID] = l
-		size += 2*len(n.ID) + len(e.File) + len(l.text) + 160
+		size += 2*len(n.ID) + len(e.File) + len(l.text)
 	}
 	s.t.texts.put(k, cur, size)
 	return func(n dag.Node) string { return cur[n.ID].text }

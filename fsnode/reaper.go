@@ -50,6 +50,9 @@ func (r *reaper) run() {
 		}
 	}
 	r.timer = nil
+	if len(r.due) == 0 {
+		r.due = map[*session]time.Time{} // a map keeps the room that it once had
+	}
 	if len(r.due) > 0 && !r.closed {
 		r.wg.Add(1)
 		r.timer = time.AfterFunc(reapAfter, r.run)

@@ -144,8 +144,7 @@ func (f *sessionFiles) shown(v *view) [4]bool {
 var (
 	problemsKind = &textKind{name: "problems.txt", kind: kindLive, perm: 0o400,
 		text: func(_ *session, v *view) ([]byte, error) { return problemsText(v), nil }}
-	transcriptKind = &textKind{name: "transcript.md", kind: kindLive, perm: 0o400,
-		text: func(_ *session, v *view) ([]byte, error) { return v.sn.Transcript() }}
+	transcriptKind = renderedKind("transcript.md", func(_ *session, v *view) ([]byte, error) { return v.sn.Transcript() })
 )
 
 // problemsText is problems.txt: one finding a line, the path first.

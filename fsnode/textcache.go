@@ -9,7 +9,7 @@ import (
 // those that are kept while the mount is at rest.
 const (
 	maxTexts  = 32 << 20
-	restTexts = 2 << 20
+	restTexts = 512 << 10
 )
 
 // textKey names something that was derived from a state of a session.

@@ -27,8 +27,9 @@ const (
 	tidyAfter = 5000                   // requests, below which it is not worth it
 	tidyPace  = 2048                   // requests between two looks at how large the heap is
 
-	paceGarbage = 12 << 20 // bytes of garbage that are always worth waiting for
-	paceLeast   = 25       // percent of the live heap: less costs too much time
+	paceGarbage = 8 << 20 // bytes of garbage that are always worth waiting for
+	paceLeast   = 12      // percent of the live heap: less costs too much time
+	paceStep    = 4       // percent
 )
 
 // note counts a request. The first after a rest starts the looking.
@@ -94,9 +95,9 @@ func (t *tidier) pace() {
 }
 
 // garbagePercent is how much garbage may gather beside a live heap of a size in
-// bytes, in percent of it: a multiple of paceLeast.
+// bytes, in percent of it: a multiple of paceStep.
 func garbagePercent(live uint64) int32 {
-	percent := 100 * paceGarbage / max(live, 1) / paceLeast * paceLeast
+	percent := 100 * paceGarbage / max(live, 1) / paceStep * paceStep
 	return int32(min(max(percent, paceLeast), 100))
 }
 

@@ -5,7 +5,7 @@ import (
 )
 
 func TestGarbagePercent(t *testing.T) {
-	for live, want := range map[uint64]int32{0: 100, 1 << 20: 100, 12 << 20: 100, 16 << 20: 75, 24 << 20: 50, 40 << 20: 25, 1 << 30: 25} {
+	for live, want := range map[uint64]int32{0: 100, 1 << 20: 100, 8 << 20: 100, 16 << 20: 48, 24 << 20: 32, 40 << 20: 20, 1 << 30: 12} {
 		if got := garbagePercent(live); got != want {
 			t.Errorf("beside %d bytes: %d %%, want %d", live, got, want)
 		}
@@ -17,7 +17,7 @@ func TestGarbagePercent(t *testing.T) {
 func TestTextCacheLetsGo(t *testing.T) {
 	c := newTextCache(maxTexts, &meter{})
 	key := func(gen uint64, what string) textKey { return textKey{session: "s", gen: gen, what: what} }
-	grown := make([]byte, 1<<20, 4<<20)
+	grown := make([]byte, 1<<18, 1<<20)
 	for gen := range uint64(4) {
 		b, err := c.text(key(gen, "text"), func() ([]byte, error) { return grown, nil })
 		if err != nil || len(b) != len(grown) {

@@ -67,10 +67,6 @@ type Snapshot struct {
 	branchOnce sync.Once
 	branch     []dag.Node
 	branchErr  error
-
-	textOnce   sync.Once
-	transcript []byte
-	textErr    error
 }
 
 // MetaJSON returns meta.json's bytes; nil when it is missing.

@@ -10,15 +10,10 @@ import (
 
 // Transcript renders the active branch as one Markdown document: every
 // message with its role, model and time, and under each reply the calls that
-// it made. It is rendered once and kept as long as the snapshot. Corrupt when
-// the branch's chain is broken; a node whose file cannot be read is shown as
-// such, and the rest is there.
+// it made. It is rendered anew each time: a snapshot stays for as long as
+// anybody has a look at the session. Corrupt when the branch's chain is broken;
+// a node whose file cannot be read is shown as such, and the rest is there.
 func (sn *Snapshot) Transcript() ([]byte, error) {
-	sn.textOnce.Do(func() { sn.transcript, sn.textErr = sn.renderTranscript() })
-	return sn.transcript, sn.textErr
-}
-
-func (sn *Snapshot) renderTranscript() ([]byte, error) {
 	branch, err := sn.Branch()
 	if err != nil {
 		return nil, err
