@@ -216,9 +216,12 @@ func (s *Store) finishDelete(ctx context.Context, id string) {
 			continue
 		}
 		p := layout.Place{ID: id, Dir: dir}
-		if s.restoredAfterDelete(p) {
+		_, gone := s.fs.Lstat(dir) // who held the lock may have been about to remove it
+		switch {
+		case errors.Is(gone, fs.ErrNotExist):
+		case s.restoredAfterDelete(p):
 			err = s.setRestoredAside(p)
-		} else {
+		default:
 			err = s.removeFiles(p)
 		}
 		if err != nil {

@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -326,4 +328,47 @@ func TestGoneSessionGetsNoRow(t *testing.T) {
 			wantNoStaleRow(t, root)
 		}
 	}
+}
+
+// TestOpenBesideADeletion: who opens the store while a session is being deleted
+// waits for the deletion and leaves the rest to it.
+func TestOpenBesideADeletion(t *testing.T) {
+	root, _ := soundRoot(t)
+	write(t, filepath.Join(root, ".deleted", "x"), "{}")
+	lock, err := filelock.Acquire(t.Context(), filepath.Join(root, ".locks", "x.lock"), time.Second)
+	noErr(t, err)
+	var log strings.Builder
+	removed := make(chan struct{})
+	looking := &onLook{FS: disk.OS, path: filepath.Join(root, "x"), then: func() {
+		go func() {
+			defer close(removed)
+			if err := errors.Join(os.RemoveAll(filepath.Join(root, "x")), lock.Unlock()); err != nil {
+				t.Error(err)
+			}
+		}()
+	}}
+	s := open2(t, store.Options{Root: root, FS: looking, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	<-removed
+	closeNow(t, s)
+	if log.Len() > 0 {
+		t.Errorf("logged: %s", log.String())
+	}
+	if _, err := os.Lstat(filepath.Join(root, ".repaired")); err == nil {
+		t.Error("something was set aside")
+	}
+}
+
+// onLook is a disk that tells when a directory is looked at for the first time.
+type onLook struct {
+	disk.FS
+	path string
+	then func()
+}
+
+func (f *onLook) Lstat(name string) (fs.FileInfo, error) {
+	fi, err := f.FS.Lstat(name)
+	if name == f.path {
+		once(&f.then)
+	}
+	return fi, err
 }
