@@ -408,19 +408,22 @@ func TestFirstOpenersAgree(t *testing.T) {
 func TestReplacedFileIsNotLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.lock")
 	old := mustAcquire(t, path)
-	for name, replace := range map[string]func() error{
-		"removed": func() error { return os.Remove(path) },
-		"made anew": func() error {
-			return os.WriteFile(path, nil, 0o600)
-		},
+	for _, c := range []struct {
+		name    string
+		replace func() error
+	}{
+		{"removed", func() error { return os.Remove(path) }},
+		{"made anew", func() error { return os.WriteFile(path, nil, 0o600) }},
 	} {
-		if err := replace(); err != nil {
+		if err := c.replace(); err != nil {
 			t.Fatal(err)
 		}
 		if err := verify(old.file); !errors.Is(err, errReplaced) {
-			t.Errorf("%s: verify = %v, want errReplaced", name, err)
+			t.Errorf("%s: verify = %v, want errReplaced", c.name, err)
 		}
-		os.Remove(path)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
 	}
 	fresh := mustAcquire(t, path)
 	if err := verify(fresh.file); err != nil {
