@@ -156,8 +156,11 @@ func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
 }
 
 // loadRows fills the listings. The tree is subscribed before, so that a
-// change in between is not missed.
+// change in between is not missed; whoever is told of one waits with reading the
+// row until the list is in, which may be older.
 func (t *tree) loadRows(ctx context.Context) error {
+	t.rowMu.Lock()
+	defer t.rowMu.Unlock()
 	rows, err := t.st.ListSessions(ctx, store.ListQuery{IncludeArchived: true, AsOpened: true})
 	if err != nil {
 		return err
