@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -61,6 +62,9 @@ func (s *Store) readOwn(path string) ([]byte, error) {
 		return nil, err
 	}
 	raw, err := io.ReadAll(f)
+	if cap(raw)-len(raw) > len(raw)/8 {
+		raw = bytes.Clone(raw) // a snapshot keeps it
+	}
 	return raw, errors.Join(err, f.Close())
 }
 
