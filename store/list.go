@@ -98,7 +98,7 @@ func (l *listing) load(ctx context.Context, places []layout.Place) ([]listed, er
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.shown.rows = make(map[string]shownRow, len(rows))
+	l.shown.begin(len(rows))
 	for _, r := range rows {
 		l.shown.set(r)
 		l.catchUpLocked(r)

@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"hash/maphash"
+)
 
 // shown is what the observers were last told of each session's row, so that a
 // rescan tells them what differs. It must never say that they know what they do
@@ -13,26 +16,32 @@ import "context"
 type shown struct {
 	rows map[string]shownRow
 	turn uint64 // of the last entry
+	seed maphash.Seed
+}
+
+// begin makes an empty note for about n sessions.
+func (n *shown) begin(sessions int) {
+	n.rows, n.seed = make(map[string]shownRow, sessions), maphash.MakeSeed()
 }
 
 // shownRow is a session as it was last told to the observers.
 type shownRow struct {
 	archived bool
-	json     string
+	sum      uint64 // of the row's JSON: rows of many sessions would be much to hold
 	at       uint64 // the turn that made it
 	// marked: they were told something else meanwhile.
 	marked bool
 }
 
 // same reports whether an entry says that a row was told.
-func (o shownRow) same(r listed) bool {
-	return !o.marked && o.json == string(r.row.Bytes()) && o.archived == r.row.Truthy("archived")
+func (n *shown) same(o shownRow, r listed) bool {
+	return !o.marked && o.sum == maphash.Bytes(n.seed, r.row.Bytes()) && o.archived == r.row.Truthy("archived")
 }
 
 // set notes a row as told.
 func (n *shown) set(r listed) {
 	n.turn++
-	n.rows[r.place.ID] = shownRow{archived: r.row.Truthy("archived"), json: string(r.row.Bytes()), at: n.turn}
+	n.rows[r.place.ID] = shownRow{archived: r.row.Truthy("archived"), sum: maphash.Bytes(n.seed, r.row.Bytes()), at: n.turn}
 }
 
 // mark notes that a session's observers know more, or less, than what is noted.
@@ -49,7 +58,7 @@ func (n *shown) mark(id string) {
 func (n *shown) take(r listed, began uint64) *Change {
 	id := r.place.ID
 	old, ok := n.rows[id]
-	if ok && old.same(r) {
+	if ok && n.same(old, r) {
 		return nil
 	}
 	if ok && old.at > began {
@@ -104,7 +113,7 @@ func (l *listing) diff(rows []listed, began uint64) []Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.shown.rows == nil { // nothing was told yet that could differ
-		l.shown.rows = make(map[string]shownRow, len(rows))
+		l.shown.begin(len(rows))
 		for _, r := range rows {
 			l.shown.set(r)
 		}
@@ -190,7 +199,7 @@ func (l *listing) markOthers(rows []listed) (any bool) {
 	for _, r := range rows {
 		id := r.place.ID
 		found[id] = true
-		if old, ok := l.shown.rows[id]; !ok || !old.marked && !old.same(r) {
+		if old, ok := l.shown.rows[id]; !ok || !old.marked && !l.shown.same(old, r) {
 			others = append(others, id)
 		}
 	}
@@ -227,7 +236,7 @@ func (s *Store) showing(id string) (read func(r *listed)) {
 			return // told meanwhile
 		}
 		switch {
-		case told && r != nil && before.same(*r):
+		case told && r != nil && l.shown.same(before, *r):
 			before.at = mine
 			l.shown.rows[id] = before
 		case !told && r == nil:
