@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -123,16 +124,23 @@ func (r *listed) current(files *metaFiles) bool {
 	return err == nil && r.seen != (stamp{}) && stampOfStat(st) == r.seen
 }
 
-// watchDir watches one directory of a session. The error is that of the system,
+// watchDir watches a session's own directory. The error is that of the system,
 // ENOSPC when no watch is left. When it returns nil the watch is on, whoever has
 // set it.
-func (w *watcher) watchDir(dir, id string) error {
+func (w *watcher) watchDir(dir, id string) error { return w.watchAs(dir, watched{id: id}) }
+
+// watchInside is watchDir for a directory in a session's own.
+func (w *watcher) watchInside(dir, id string) error {
+	return w.watchAs(dir, watched{id: id, inside: true})
+}
+
+func (w *watcher) watchAs(dir string, as watched) error {
 	w.addMu.Lock()
 	defer w.addMu.Unlock()
 	w.mu.Lock()
 	_, known := w.dirs[dir]
 	if !known {
-		w.dirs[dir] = watched{id: id}
+		w.noteLocked(dir, as)
 	}
 	w.mu.Unlock()
 	if known {
@@ -141,10 +149,42 @@ func (w *watcher) watchDir(dir, id string) error {
 	err := w.fw.Add(dir)
 	if err != nil {
 		w.mu.Lock()
-		delete(w.dirs, dir)
+		w.deleteLocked(dir)
 		w.mu.Unlock()
 	}
 	return err
+}
+
+// noteLocked notes a directory as watched. Requires w.mu.
+func (w *watcher) noteLocked(dir string, as watched) {
+	w.dirs[dir] = as
+	if as.inside {
+		w.inside[as.id] = append(w.inside[as.id], dir)
+	}
+	if as.files {
+		w.real.watched++
+	}
+}
+
+// deleteLocked forgets a directory. Requires w.mu.
+func (w *watcher) deleteLocked(dir string) {
+	of, ok := w.dirs[dir]
+	if !ok {
+		return
+	}
+	delete(w.dirs, dir)
+	if of.files {
+		w.real.watched--
+	}
+	if !of.inside {
+		return
+	}
+	rest := slices.DeleteFunc(w.inside[of.id], func(d string) bool { return d == dir })
+	if len(rest) == 0 {
+		delete(w.inside, of.id)
+		return
+	}
+	w.inside[of.id] = rest
 }
 
 // holdsSessions reports whether a directory is one that sessions lie in.
@@ -183,14 +223,13 @@ func (w *watcher) forget(id, dir string) {
 	defer w.addMu.Unlock()
 	w.mu.Lock()
 	drop := []string{dir}
-	delete(w.dirs, dir)
-	if w.refs[id] > 0 { // otherwise no directory below it is watched
-		for d := range w.dirs {
-			if strings.HasPrefix(d, dir+"/") {
-				drop = append(drop, d)
-				w.deleteLocked(d)
-			}
+	for _, d := range w.inside[id] {
+		if strings.HasPrefix(d, dir+"/") {
+			drop = append(drop, d)
 		}
+	}
+	for _, d := range drop {
+		w.deleteLocked(d)
 	}
 	w.mu.Unlock()
 	for _, d := range drop {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,8 +77,7 @@ func (w *watcher) watchFiles(id, dir string) bool {
 	of, known := w.dirs[dir]
 	add := !known && w.refs[id] > 0 && w.real.watched < w.real.max
 	if add {
-		w.dirs[dir] = watched{id: id, files: true}
-		w.real.watched++
+		w.noteLocked(dir, watched{id: id, inside: true, files: true})
 	}
 	w.mu.Unlock()
 	if !add {
@@ -90,14 +90,6 @@ func (w *watcher) watchFiles(id, dir string) bool {
 	w.deleteLocked(dir)
 	w.mu.Unlock()
 	return false
-}
-
-// deleteLocked forgets a directory. Requires w.mu.
-func (w *watcher) deleteLocked(dir string) {
-	if w.dirs[dir].files {
-		w.real.watched--
-	}
-	delete(w.dirs, dir)
 }
 
 // filesEvent takes an event that tells of a session's directories of real
@@ -182,21 +174,26 @@ func (w *watcher) filesChanged(ctx context.Context, id string, hint filesHint) {
 func (w *watcher) dropFiles(id string, all bool) []string {
 	w.addMu.Lock()
 	defer w.addMu.Unlock()
-	ids := []string{id}
+	ids, told := []string{id}, []string{id}
 	var drop []string
 	w.mu.Lock()
-	for dir, of := range w.dirs {
-		if of.files && (all || of.id == id) {
-			drop, ids = append(drop, dir), append(ids, of.id)
-			w.deleteLocked(dir)
+	if all {
+		ids = slices.Collect(maps.Keys(w.inside))
+	}
+	for _, of := range ids {
+		for _, dir := range slices.Clone(w.inside[of]) {
+			if w.dirs[dir].files {
+				drop, told = append(drop, dir), append(told, of)
+				w.deleteLocked(dir)
+			}
 		}
 	}
 	w.mu.Unlock()
 	for _, dir := range drop {
 		_ = w.fw.Remove(dir)
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	slices.Sort(told)
+	return slices.Compact(told)
 }
 
 // maxFileWatches is how many directories of real files may be watched: a

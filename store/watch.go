@@ -31,9 +31,10 @@ type watcher struct {
 
 	addMu sync.Mutex // one watch is set at a time; taken before mu
 
-	mu       sync.Mutex         // leaf
-	refs     map[string]int     // pins of a session's history/ watch
-	dirs     map[string]watched // by directory
+	mu       sync.Mutex          // leaf
+	refs     map[string]int      // pins of a session's history/ watch
+	dirs     map[string]watched  // by directory
+	inside   map[string][]string // session -> those of dirs that lie in its own
 	real     realFiles
 	hints    map[string][]string // session -> files that events named since
 	busy     map[string]bool     // a session's refresh is running or queued
@@ -51,6 +52,8 @@ type watched struct {
 	id string // of its session
 	// checked: what changed before the watch was on has been looked for.
 	checked bool
+	// inside: it lies in the session's own directory.
+	inside bool
 	// files: a directory of real files, see follow_files.go.
 	files bool
 }
@@ -69,7 +72,7 @@ func newWatcher(s *Store) *watcher {
 		s.log.Warn("changes by other processes are not followed", "err", err)
 		return nil
 	}
-	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, hints: map[string][]string{}, busy: map[string]bool{}, moved: map[string]bool{},
+	w := &watcher{s: s, fw: fw, refs: map[string]int{}, dirs: map[string]watched{}, inside: map[string][]string{}, hints: map[string][]string{}, busy: map[string]bool{}, moved: map[string]bool{},
 		real: realFiles{max: maxFileWatches(), hints: map[string]filesHint{}, busy: map[string]bool{}}, closing: make(chan struct{})}
 	w.followParents()
 	return w
@@ -91,7 +94,7 @@ func (w *watcher) addSession(id, dir string) bool {
 	if _, err := w.s.fs.Lstat(history); err != nil {
 		return true // its coming is an event of dir
 	}
-	if w.watchDir(history, id) != nil || !w.watchRefs(id, dir) {
+	if w.watchInside(history, id) != nil || !w.watchRefs(id, dir) {
 		w.dropSession(id)
 		return false
 	}
@@ -115,7 +118,7 @@ func (w *watcher) watchRefs(id, dir string) bool {
 		}
 	}
 	for _, d := range dirs {
-		if fi, err := w.s.fs.Lstat(d); err == nil && fi.IsDir() && w.watchDir(d, id) != nil {
+		if fi, err := w.s.fs.Lstat(d); err == nil && fi.IsDir() && w.watchInside(d, id) != nil {
 			return false
 		}
 	}
@@ -145,11 +148,9 @@ func (w *watcher) dropSession(id string) {
 	var unwatch []string
 	if w.refs[id] <= 0 {
 		delete(w.refs, id)
-		for dir, of := range w.dirs {
-			if of.id == id && (of.files || filepath.Base(dir) == historyDir || inGit(dir+"/")) {
-				unwatch = append(unwatch, dir)
-				w.deleteLocked(dir)
-			}
+		unwatch = slices.Clone(w.inside[id])
+		for _, dir := range unwatch {
+			w.deleteLocked(dir)
 		}
 	}
 	w.mu.Unlock()
@@ -207,7 +208,7 @@ func (w *watcher) event(ev fsnotify.Event) {
 	of, inSession := w.dirs[dir]
 	id := of.id
 	if self, ok := w.dirs[ev.Name]; ok && ev.Op&(fsnotify.Remove|fsnotify.Rename) != 0 {
-		delete(w.dirs, ev.Name) // the watched directory itself went away
+		w.deleteLocked(ev.Name) // the watched directory itself went away
 		id, inSession = self.id, true
 	}
 	mine := w.holdsSessions(dir)
@@ -382,7 +383,7 @@ func (w *watcher) rewatch(id string, place layout.Place) {
 	_ = w.watchDir(place.Dir, id)
 	history := filepath.Join(place.Dir, historyDir)
 	if fi, err := os.Lstat(history); err == nil && fi.IsDir() {
-		_ = w.watchDir(history, id)
+		_ = w.watchInside(history, id)
 	}
 	w.watchRefs(id, place.Dir)
 }
