@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
@@ -101,6 +102,9 @@ func gitAtWork(dir string) bool {
 			continue
 		}
 		cwd, err := os.Readlink(filepath.Join("/proc", p.Name(), "cwd"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended
+		}
 		if err != nil || cwd == dir || strings.HasPrefix(cwd, dir+"/") {
 			return true
 		}
