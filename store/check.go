@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -219,13 +220,11 @@ func (c *checker) registry(places []layout.Place) {
 
 // row compares a registry row with meta.json.
 func (c *checker) row(p layout.Place, row *jsonedit.Object) {
-	var behind []string
-	for _, f := range c.s.list.meta(p).fields {
-		got, ok := row.Get(f.Key)
-		if !ok || !jsonedit.Equal(got, f.Raw) {
-			behind = append(behind, f.Key)
-		}
-	}
+	now := row.Clone()
+	overlay(now, c.s.list.meta(p), p)
+	differ := differing(row, now)
+	delete(differ, "id") // the directory's name, whatever a row says
+	behind := slices.Sorted(maps.Keys(differ))
 	// How old meta.json is is asked when it has been read: it may have been
 	// replaced just before.
 	if len(behind) == 0 || c.rowOnItsWay(p) {

@@ -119,16 +119,27 @@ func (l *listing) catchUpLocked(r listed) {
 	if !ok {
 		return
 	}
-	stale := map[string][]byte{}
-	for key, raw := range r.row.All() {
-		if old, ok := row.Get(key); !ok || !jsonedit.Equal(old, raw) {
-			stale[key] = raw
-		}
-	}
-	if len(stale) > 0 {
+	if stale := differing(row, r.row); len(stale) > 0 {
 		l.reg.Put(r.place.ID, stale)
 		l.flushSoonLocked()
 	}
+}
+
+// differing returns the fields in which a row is behind another one; nil is a
+// field that it has too many.
+func differing(old, cur *jsonedit.Object) map[string][]byte {
+	stale := map[string][]byte{}
+	for key, raw := range cur.All() {
+		if was, had := old.Get(key); !had || !jsonedit.Equal(was, raw) {
+			stale[key] = raw
+		}
+	}
+	for key := range old.All() {
+		if _, has := cur.Get(key); !has {
+			stale[key] = nil
+		}
+	}
+	return stale
 }
 
 // newRow makes a row from what is on disk (reference 8.2).

@@ -62,12 +62,7 @@ func (l *listing) renew(r listed) bool {
 		old = jsonedit.NewObject()
 	}
 	// Only what differs: another process may be writing the row, too.
-	stale := map[string][]byte{}
-	for key, raw := range row.All() {
-		if was, had := old.Get(key); !had || !jsonedit.Equal(was, raw) {
-			stale[key] = raw
-		}
-	}
+	stale := differing(old, row)
 	if len(stale) == 0 {
 		return false
 	}

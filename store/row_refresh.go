@@ -45,9 +45,6 @@ func (l *listing) refreshRow(place layout.Place, keys []string) {
 	}
 	now := row.Clone()
 	overlay(now, m, place)
-	if _, kept := m.field("group"); !kept {
-		now.Delete("group") // the one field that is taken out of meta.json
-	}
 	stale := map[string][]byte{}
 	for _, key := range keys {
 		old, had := row.Get(key)

@@ -373,6 +373,21 @@ func listedFields(text []byte) (fields []KV, id string, err error) {
 	return fields, id, nil
 }
 
+// absentField is what it means when a meta.json lacks a field, nil for nothing
+// (reference 2.3). It reports false for the fields that are set when a session is
+// made and never taken out: a row that has them may know more.
+func absentField(key string) (means []byte, known bool) {
+	switch key {
+	case "status":
+		return []byte(`"idle"`), true
+	case "pinned", "archived", "unread":
+		return []byte("false"), true
+	case "title", "group":
+		return nil, true
+	}
+	return nil, false
+}
+
 // overlay puts meta.json's values over a row, which is a copy of the caller's.
 // Mostly they are there already: an edit copies the whole row. It reports
 // whether any was not. A session that cannot be changed keeps a dead run's
@@ -393,7 +408,39 @@ func overlay(row *jsonedit.Object, m metaRow, p layout.Place) (lagged bool) {
 		row.Set(f.Key, f.Raw)
 		lagged = true
 	}
+	for key, raw := range m.cleared(row, p) {
+		if raw == nil {
+			row.Delete(key)
+		} else {
+			row.Set(key, raw)
+		}
+		lagged = true
+	}
 	return lagged
+}
+
+// cleared returns the fields of a row that were taken out of meta.json, with what
+// their absence means there. A run that only the row tells of is ended by who
+// starts a store (reference 8.3), not by this.
+func (m metaRow) cleared(row *jsonedit.Object, p layout.Place) map[string][]byte {
+	if !m.trusted {
+		return nil
+	}
+	var out map[string][]byte
+	for key, raw := range row.All() {
+		means, known := absentField(key)
+		if !known || key == "status" && (!p.Openable || ended(row.Str(key)) != "") || bytes.Equal(raw, means) || !jsonedit.Truthy(raw) && !jsonedit.Truthy(means) {
+			continue
+		}
+		if _, has := m.field(key); has {
+			continue
+		}
+		if out == nil {
+			out = map[string][]byte{}
+		}
+		out[key] = means
+	}
+	return out
 }
 
 // adopt gives a row to the sessions on disk that the registry lacks: those of

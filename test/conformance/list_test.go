@@ -29,6 +29,7 @@ func (d *diskStore) row(id string) map[string]any {
 		row = d.rowFromMeta(s)
 	case s != nil && s.trusted():
 		overlay(row, s.meta)
+		clearGone(row, s)
 	}
 	row["id"] = id
 	if status, changed := ended(row["status"]); changed {
@@ -44,6 +45,23 @@ func overlay(row, meta map[string]any) {
 		// An unknown creation time is none (reference 8.2).
 		if v, ok := meta[f]; ok && (f != "created_at" || truthy(v)) {
 			row[f] = v
+		}
+	}
+}
+
+// clearGone gives a row what the absence of a field in meta.json means (reference
+// 2.3): who takes a field out writes meta.json, and the registry may be behind.
+// That something runs is believed also of a row alone (reference 8.3).
+func clearGone(row map[string]any, s *diskSession) {
+	for f, means := range map[string]any{"status": "idle", "pinned": false, "archived": false, "unread": false, "title": nil, "group": nil} {
+		if _, has := s.meta[f]; has || row[f] == nil || !truthy(row[f]) && !truthy(means) {
+			continue
+		}
+		if _, runs := ended(row[f]); f == "status" && (runs || !s.openable()) {
+			continue
+		}
+		if row[f] = means; means == nil {
+			delete(row, f)
 		}
 	}
 }
@@ -104,6 +122,13 @@ func (d *diskStore) deviates(id string) string {
 	for _, f := range registryFields {
 		if v, ok := s.meta[f]; ok && row != nil && !equal(v, row[f]) {
 			return "the registry's " + f + " is stale"
+		}
+	}
+	now := maps.Clone(row)
+	clearGone(now, s)
+	for f := range row {
+		if !equal(row[f], now[f]) {
+			return "meta.json has no " + f + " any more"
 		}
 	}
 	return ""

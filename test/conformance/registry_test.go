@@ -138,6 +138,9 @@ func (c *check) caughtUp(id string, peer map[string]any) map[string]any {
 			row[f] = v
 		}
 	}
+	if s != nil && s.trusted() && extracted != nil {
+		clearGone(row, s)
+	}
 	return row
 }
 
