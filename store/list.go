@@ -47,6 +47,9 @@ type listing struct {
 	kept    *keptRows
 	wrote   time.Duration // how long the last write of the registry took
 	timer   *time.Timer
+	// adopted are the sessions that got a row just now, see adopted.go.
+	adopted    map[string]*adoption
+	adoptTimer *time.Timer
 	done    bool // closed: every change is written at once
 }
 
@@ -296,8 +299,12 @@ func (l *listing) flush(ctx context.Context) error {
 }
 
 func (l *listing) close(ctx context.Context) error {
+	l.renewAdopted() // what has come since
 	l.mu.Lock()
 	l.done = true
+	if l.adoptTimer != nil {
+		l.adoptTimer.Stop()
+	}
 	l.mu.Unlock()
 	return l.flush(ctx)
 }

@@ -450,6 +450,7 @@ func (l *listing) adopt(places []layout.Place, metas []metaRow, strangers []int)
 		row := l.newRow(places[i], metas[i])
 		l.mu.Lock()
 		if l.reg.Adopt(places[i].ID, row) {
+			l.watchAdopted(places[i], row, time.Now())
 			l.flushSoonLocked()
 		}
 		l.mu.Unlock()
