@@ -110,7 +110,7 @@ func (s *session) saveBefore(ctx context.Context, r vnode.Removal) (young bool, 
 // realPath is where the file is, slash-separated from the session's directory.
 func (s *session) realPath(r vnode.Removal) (rel string, ok bool) {
 	dir, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(r.Dir))
-	base, errBase := filepath.EvalSymlinks(s.v.Load().sn.Dir)
+	base, errBase := filepath.EvalSymlinks(s.repository())
 	if err != nil || errBase != nil {
 		return "", false
 	}

@@ -3,6 +3,7 @@ package fsnode
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 
@@ -23,7 +24,7 @@ const (
 
 // newPass makes a real directory of the session's repository.
 func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
-	cfg.Open = func(context.Context) (int, error) { return vnode.OpenBeneath(s.v.Load().sn.Dir, rel) }
+	cfg.Open = func(context.Context) (int, error) { return s.openReal(rel) }
 	cfg.Salt = vnode.Ino(s.t.st.Root())
 	cfg.Absent = func(out *fuse.Attr) {
 		sn := s.v.Load().sn
@@ -40,6 +41,33 @@ func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
 	id := s.ident("dir", name)
 	vnode.PlaceForeign(context.Background(), &s.dir.Inode, pass, id, s.gen)
 	return vnode.Found{Foreign: pass, Identity: id, Policy: policyOf(kindFresh, true)}
+}
+
+// openReal opens a real directory of the session's repository.
+func (s *session) openReal(rel string) (dirfd int, err error) {
+	dir := s.v.Load().sn.Dir
+	fd, err := vnode.OpenBeneath(dir, rel)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fd, err
+	}
+	now := s.repository()
+	if now == dir {
+		return fd, err
+	}
+	return vnode.OpenBeneath(now, rel)
+}
+
+// repository is the directory of the session. When another program has just
+// moved it, it is found at its new place before the view tells of that.
+func (s *session) repository() string {
+	dir := s.v.Load().sn.Dir
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return dir
+	}
+	if now, err := s.t.st.Dir(s.id); err == nil {
+		return now
+	}
+	return dir
 }
 
 // newReal makes attachments/ and workdir/, between which files can be renamed
@@ -79,12 +107,12 @@ func (s *session) newContext() vnode.Found {
 // makeReal makes a directory below the session's and those above it, owned by
 // the session's owner. No symlink is followed.
 func (s *session) makeReal(rel string) error {
-	sn := s.v.Load().sn
+	sn, dir := s.v.Load().sn, s.repository()
 	for i := 0; i <= len(rel); i++ {
 		if i < len(rel) && rel[i] != '/' {
 			continue
 		}
-		if err := makeDir(sn.Dir, path.Dir(rel[:i]), path.Base(rel[:i]), int(sn.UID), int(sn.GID)); err != nil {
+		if err := makeDir(dir, path.Dir(rel[:i]), path.Base(rel[:i]), int(sn.UID), int(sn.GID)); err != nil {
 			return err
 		}
 	}

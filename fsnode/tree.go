@@ -48,6 +48,7 @@ type Store interface {
 	CommitTurn(ctx context.Context, id, message string) (c store.Commit, ok bool, err error)
 	Dirty(id string)
 	FollowFiles(id, dir, rel string) bool
+	Dir(id string) (string, error)
 	SavedFiles(id string) (*store.SavedFiles, error)
 	ProjectNames(known any) (names map[string]string, version any)
 	Rest()

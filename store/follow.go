@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sessionfs/sessionfs/store/layout"
 )
 
 // A mount answers before the directories of all its sessions are watched: to
@@ -70,6 +72,7 @@ func (w *watcher) followParents() {
 // what the observers were told of them: what has changed since, before the watch
 // was on, is looked for here, as no event tells of it.
 func (w *watcher) follow(ctx context.Context, rows []listed) {
+	w.followMoved(ctx, rows)
 	files := &metaFiles{s: w.s}
 	if dir, err := w.s.fs.OpenDir(w.s.root); err == nil {
 		defer dir.Close()
@@ -98,6 +101,50 @@ func (w *watcher) follow(ctx context.Context, rows []listed) {
 			w.s.look(ctx, r.place.ID, []string{""})
 		}
 	}
+}
+
+// followMoved looks at the sessions in use that are somewhere else than their
+// snapshots have them. Nothing that was listed need differ in them, nor need they
+// lack a watch: a project's directory that is moved takes those in it along.
+func (w *watcher) followMoved(ctx context.Context, rows []listed) {
+	known := w.s.pinnedDirs()
+	if len(known) == 0 {
+		return
+	}
+	for _, r := range rows {
+		if dir, ok := known[r.place.ID]; ok && dir != r.place.Dir {
+			w.s.look(ctx, r.place.ID, nil)
+		}
+	}
+}
+
+// pinnedDirs is where the snapshots of the sessions in use have them.
+func (s *Store) pinnedDirs() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dirs := make(map[string]string, len(s.pinned))
+	for id, se := range s.pinned {
+		if sn := se.cur.Load(); sn != nil {
+			dirs[id] = sn.Dir
+		}
+	}
+	return dirs
+}
+
+// move sets the watches of a session anew that is at another place than before. A
+// watch stays with the directory that it was set on, which may be the one at the
+// new place, and goes by the name that it had then; so both names are given up
+// first.
+func (w *watcher) move(id, from string, place layout.Place) {
+	w.forget(id, from)
+	if !place.Present || place.Symlink {
+		return
+	}
+	w.forget(id, place.Dir)
+	if !w.full() {
+		_ = w.watchDir(place.Dir, id)
+	}
+	w.rewatch(id, place)
 }
 
 // checked reports whether what changed in a session's directory before it was

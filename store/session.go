@@ -91,6 +91,20 @@ func (s *Store) place(op, id string) (layout.Place, error) {
 	return p, nil
 }
 
+// Dir is where a session is now, which its snapshot need not say yet: another
+// program may just have moved it. It takes no lock. NotFound, also for a session
+// that is not whole there, or one that is only read (Snapshot.Legacy).
+func (s *Store) Dir(id string) (string, error) {
+	place, err := s.place("find session", id)
+	if err != nil {
+		return "", err
+	}
+	if !place.Openable || place.Legacy {
+		return "", &Error{Code: NotFound, Op: "find session", Session: id, Err: errUnknownSession}
+	}
+	return place.Dir, nil
+}
+
 var errUnknownSession = errors.New("no such session")
 
 // Load returns the session's current snapshot, read anew if the disk changed
@@ -152,7 +166,7 @@ func (s *Store) rereadLocked(ctx context.Context, se *session, place layout.Plac
 		}
 	}
 	base := old
-	if old != nil && old.Dir != place.Dir {
+	if s.movedTo(old, place) {
 		base = nil
 	}
 	sn := s.readSnapshot(se.id, place, base)
@@ -164,6 +178,18 @@ func (s *Store) rereadLocked(ctx context.Context, se *session, place layout.Plac
 	c := &Change{ID: se.id, Old: old, New: sn, Foreign: true, Row: true, Listing: old.Archived != sn.Archived}
 	s.tell(*c)
 	return sn, c
+}
+
+// movedTo reports whether a session is at another place than its snapshot has it,
+// nil for none. Then its watches are set anew before it is read there.
+func (s *Store) movedTo(sn *Snapshot, place layout.Place) bool {
+	if sn == nil || sn.Dir == place.Dir {
+		return false
+	}
+	if s.watch != nil {
+		s.watch.move(sn.ID, sn.Dir, place)
+	}
+	return true
 }
 
 // swapLocked makes sn the current snapshot.
@@ -315,6 +341,7 @@ func (s *Store) Reload(ctx context.Context, id string) error {
 		return s.lockError("reload", id, err)
 	}
 	old := se.cur.Load()
+	s.movedTo(old, place)
 	sn := s.readSnapshot(id, place, nil)
 	s.swapLocked(se, sn)
 	var c *Change

@@ -207,11 +207,14 @@ func (w *watcher) event(ev fsnotify.Event) {
 	w.mu.Lock()
 	of, inSession := w.dirs[dir]
 	id := of.id
+	mine := w.holdsSessions(dir)
 	if self, ok := w.dirs[ev.Name]; ok && ev.Op&(fsnotify.Remove|fsnotify.Rename) != 0 {
 		w.deleteLocked(ev.Name) // the watched directory itself went away
 		id, inSession = self.id, true
+		if !self.inside && !mine { // it lay outside of the root
+			defer w.session(id, ev.Name)
+		}
 	}
-	mine := w.holdsSessions(dir)
 	if mine && !strings.HasPrefix(name, ".") && ev.Op&(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) != 0 {
 		w.moved[ev.Name] = w.moved[ev.Name] || ev.Op&fsnotify.Create == 0
 		defer w.root()
