@@ -99,68 +99,6 @@ func (s *Store) CheckProgress(ctx context.Context, report func(Finding), progres
 	return nil
 }
 
-// twice reports what look finds, but for what a second look no longer finds:
-// that was a change of somebody's, seen in the middle.
-func (c *checker) twice(look func(c *checker, again bool)) {
-	type key struct{ kind, session, path string }
-	var found []Finding
-	gather := &checker{s: c.s, report: func(f Finding) { found = append(found, f) }}
-	look(gather, false)
-	if len(found) == 0 {
-		return
-	}
-	first := make(map[key]bool, len(found))
-	for _, f := range found {
-		first[key{f.Kind, f.Session, f.Path}] = true
-	}
-	found = nil
-	look(gather, true)
-	for _, f := range found {
-		if first[key{f.Kind, f.Session, f.Path}] {
-			c.report(f)
-		}
-	}
-}
-
-// rootTwice checks the root; places are those of all sessions.
-func (c *checker) rootTwice(places []layout.Place) {
-	c.twice(func(c *checker, again bool) {
-		if again {
-			if now, err := c.s.layout.Discover(); err == nil {
-				places = now
-			}
-		}
-		c.root(places)
-	})
-}
-
-// sessionTwice checks a session that was at p.
-func (c *checker) sessionTwice(ctx context.Context, p layout.Place) {
-	c.twice(func(c *checker, again bool) {
-		if !again || c.stillAt(&p) {
-			c.session(ctx, p)
-		}
-	})
-}
-
-// stillAt reports whether a session is still there, and brings its place up to
-// date when it was moved.
-func (c *checker) stillAt(p *layout.Place) bool {
-	now, err := c.s.layout.Resolve(p.ID)
-	if err != nil {
-		return true
-	}
-	if now.Deleted {
-		return false
-	}
-	_, err = c.s.fs.Lstat(p.Dir)
-	gone := errors.Is(err, fs.ErrNotExist)
-	if now.Dir == p.Dir || gone {
-		*p = now
-	}
-	return !gone || p.Present || p.Symlink || p.Unreachable
-}
-
 func (c *checker) add(kind string, sev Severity, session, path, format string, args ...any) {
 	if rel, err := filepath.Rel(c.s.root, path); err == nil && filepath.IsAbs(path) {
 		path = rel
@@ -207,7 +145,9 @@ func (c *checker) registry(places []layout.Place) {
 		switch {
 		case ok:
 			c.row(p, row)
-		case !c.rowOnItsWay(p):
+		// Its maker lets the lock go after the files are there: the lock is
+		// looked at first.
+		case !c.locked(p.ID) && !c.rowOnItsWay(p):
 			c.add("directory_without_row", Warning, p.ID, p.Dir, "the registry does not list the session")
 		}
 	}
@@ -284,7 +224,7 @@ func (c *checker) locations() {
 	}
 	for id, dir := range recorded.All() {
 		p, err := c.s.layout.Resolve(id)
-		if err == nil && !p.Present && !p.Deleted && !p.Symlink && !p.Unreachable {
+		if err == nil && !p.Present && !p.Deleted && !p.Symlink && !p.Unreachable && !c.locked(id) {
 			c.add("location_missing", Warning, id, path, "the recorded place has no session: %s", dir)
 		}
 	}
