@@ -103,7 +103,14 @@ func (t *tree) newControlDir() *vnode.List {
 		{Name: "metrics", Found: vnode.Found{Node: t.newMetrics(&l.List)}},
 		{Name: "ctl", Found: vnode.Found{Node: t.newRootControl(&l.List)}},
 	}
-	l.Entries, l.Find = table.Entries, table.Find
+	follow := t.newFollow(&l.List)
+	l.Entries = table.Entries
+	l.Find = func(ctx context.Context, name string) (vnode.Found, error) {
+		if name == followName {
+			return vnode.Found{Node: follow}, nil
+		}
+		return table.Find(ctx, name)
+	}
 	return &l.List
 }
 

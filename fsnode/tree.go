@@ -48,6 +48,7 @@ type Store interface {
 	CommitTurn(ctx context.Context, id, message string) (c store.Commit, ok bool, err error)
 	Dirty(id string)
 	FollowFiles(id, dir, rel string) bool
+	FollowNow(ctx context.Context, id string)
 	Dir(id string) (string, error)
 	SavedFiles(id string) (*store.SavedFiles, error)
 	ProjectNames(known any) (names map[string]string, version any)
@@ -92,6 +93,7 @@ type tree struct {
 	fresh                  made
 	meter                  meter
 	texts                  *textCache
+	held                   *vnode.PassHeld // directories of real files
 	fixed                  []fixedEntry
 	commitTrees            bool // commits/ shows directories
 	follows                bool // the store follows what other processes do
@@ -139,7 +141,7 @@ func newTree(cfg Config, sp *spool.Spool) (*tree, error) {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.started = t.now()
-	t.texts = newTextCache(maxTexts, &t.meter)
+	t.texts, t.held = newTextCache(maxTexts, &t.meter), vnode.NewPassHeld()
 	t.meter.tidier.rest = func() {
 		t.texts.rest()
 		t.st.Rest()

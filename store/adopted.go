@@ -57,13 +57,9 @@ func (l *listing) adoptedSoonLocked() {
 // lookAdopted looks at all that was adopted, once, and tells of what changed.
 func (l *listing) lookAdopted() {
 	w := l.s.watch
-	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
+	if !w.enter() {
 		return
 	}
-	w.done.Add(1)
-	w.mu.Unlock()
 	defer w.done.Done()
 	for _, id := range l.renewAdopted() {
 		l.s.rescanOne(context.Background(), id)

@@ -50,7 +50,7 @@ type listing struct {
 	// adopted are the sessions that got a row just now, see adopted.go.
 	adopted    map[string]*adoption
 	adoptTimer *time.Timer
-	done    bool // closed: every change is written at once
+	done       bool // closed: every change is written at once
 }
 
 // metaRow is what a listing needs of a meta.json, kept while the file stays

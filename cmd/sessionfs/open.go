@@ -146,7 +146,10 @@ func (a *app) openFor(cmd *cobra.Command, readOnly bool) (*store.Store, error) {
 		_, err := os.Stat(opt.Root)
 		opt.ReadOnly = err == nil
 	}
-	return store.Open(cmd.Context(), opt)
+	if opt.ReadOnly {
+		return store.Open(cmd.Context(), opt)
+	}
+	return telling(store.Open(cmd.Context(), opt))
 }
 
 // withStoreReconciled is withStore for a verb that also ends, when it opens the
@@ -157,7 +160,7 @@ func (a *app) withStoreReconciled(cmd *cobra.Command, fn func(ctx context.Contex
 		return err
 	}
 	opt.Reconcile = store.ReconcileAuto
-	st, err := store.Open(cmd.Context(), opt)
+	st, err := telling(store.Open(cmd.Context(), opt))
 	if err != nil {
 		return err
 	}
