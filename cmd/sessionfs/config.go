@@ -129,7 +129,7 @@ func (a *app) apply(cmd *cobra.Command, s *setting) error {
 			return emptyPath("--store", "leave --store out for the default store")
 		}
 		a.store = s.value
-		if s.value != "" && s.source == configPath() {
+		if s.source == configPath() {
 			if a.store = expandHome(s.value); !filepath.IsAbs(a.store) {
 				return badSetting(cmd, s, "an absolute path")
 			}

@@ -92,6 +92,7 @@ func TestConfigurationThatIsWrong(t *testing.T) {
 		{"no text", "log_level = 3\n", "is not a text"},
 		{"bad value", "log_level = \"loud\"\n", `"loud" is none of`},
 		{"relative store", "store = \"chats\"\n", "not an absolute path"},
+		{"empty store", "store = \"\"\n", "not an absolute path"},
 		{"bad time", "lock_timeout = \"soon\"\n", "not a time"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

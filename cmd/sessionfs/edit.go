@@ -52,6 +52,9 @@ func (a *app) edit(ctx context.Context, st *store.Store, id, ref string, opt edi
 	if err != nil {
 		return err
 	}
+	if !opt.given && !sn.Editable(node) { // before somebody writes what cannot be saved
+		return &store.Error{Code: store.Immutable, Op: "edit", Session: id, Ref: node, Err: errors.New("only a user's message can be edited")}
+	}
 	raw, err := sn.Text(node)
 	if err != nil {
 		return err

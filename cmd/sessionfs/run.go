@@ -75,6 +75,10 @@ func (a *app) run(ctx context.Context, st *store.Store, id, path string, argv []
 	if err := turn.Finish(ctx, end.outcome); err != nil {
 		return err
 	}
+	exit := end.exit
+	if end.err != nil {
+		exit = exitStatus(end.err) // what ended it is not the program's own
+	}
 	if opt.asJSON {
 		err := printJSON(a.stdout, struct {
 			Session string `json:"session"`
@@ -82,7 +86,7 @@ func (a *app) run(ctx context.Context, st *store.Store, id, path string, argv []
 			Status  string `json:"status"`
 			Exit    int    `json:"exit"`
 			Bytes   int    `json:"bytes"`
-		}{id, turn.Node(), end.outcome.Status, end.exit, len(*end.outcome.Text)})
+		}{id, turn.Node(), end.outcome.Status, exit, len(*end.outcome.Text)})
 		if err != nil {
 			return err
 		}
