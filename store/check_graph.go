@@ -1,18 +1,13 @@
 package store
 
 import (
-	"bytes"
-	"context"
-	"crypto/sha1"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/filelock"
-	"github.com/sessionfs/sessionfs/store/gitrepo"
 	"github.com/sessionfs/sessionfs/store/layout"
 	"github.com/sessionfs/sessionfs/store/nodefile"
 )
@@ -160,52 +155,6 @@ func (c *checker) run(p layout.Place, sn *Snapshot) {
 	}
 }
 
-// git checks the repository as far as it can be without reading every object:
-// that it opens, that its newest commit and tree are there, that no lock was
-// left, and that what was committed is not missing from history/.
-func (c *checker) git(ctx context.Context, p layout.Place) {
-	dir := filepath.Join(p.Dir, ".git")
-	if c.symlink(p.ID, dir) {
-		return
-	}
-	if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() {
-		return
-	}
-	if name := gitrepo.SymlinkedPart(c.s.fs, dir); name != "" {
-		c.symlink(p.ID, filepath.Join(dir, filepath.FromSlash(name)))
-	}
-	for _, name := range []string{"index.lock", "HEAD.lock", "refs/heads/main.lock"} {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if fi, err := c.s.fs.Lstat(path); err == nil && c.s.now().Sub(fi.ModTime()) > youngTemp {
-			c.add("git_lock", Warning, p.ID, path, "a process that is gone left Git's lock behind")
-		}
-	}
-	if ref := filepath.Join(dir, "refs", "heads", "main"); c.isBlank(ref) {
-		c.add("empty_ref", Warning, p.ID, ref, "a crash emptied the branch's ref; its log says what it named")
-	}
-	if index := filepath.Join(dir, "index"); c.damagedIndex(index) {
-		c.add("git_index_damaged", Warning, p.ID, index, "Git's index is cut off or damaged; it can be made anew")
-	}
-	r, err := gitrepo.Open(p.Dir, c.s.git)
-	if err != nil {
-		c.add("git_broken", Fault, p.ID, dir, "%v", err)
-		return
-	}
-	defer r.Close()
-	if _, err := r.Log(ctx, 1); err != nil {
-		c.add("git_broken", Fault, p.ID, dir, "%v", err)
-		return
-	}
-	has, err := r.HeadHasPath(ctx, historyDir)
-	if err != nil {
-		c.add("git_broken", Fault, p.ID, dir, "%v", err)
-		return
-	}
-	if _, err := c.s.fs.Lstat(filepath.Join(p.Dir, historyDir)); err != nil && has {
-		c.add("history_only_in_git", Fault, p.ID, p.Dir, "history/ is missing and can be restored from Git")
-	}
-}
-
 // symlink reports a symlink in the place of a lock file or of a directory of the
 // store's own: it would lead anywhere, and is refused.
 func (c *checker) symlink(session, path string) bool {
@@ -215,26 +164,4 @@ func (c *checker) symlink(session, path string) bool {
 	}
 	c.add("symlink", Fault, session, path, "it is a symbolic link, which is not followed: writes are refused")
 	return true
-}
-
-// isBlank reports whether a file is there and holds nothing but white space.
-func (c *checker) isBlank(path string) bool {
-	raw, err := c.s.fs.ReadFile(path)
-	return err == nil && len(bytes.TrimSpace(raw)) == 0
-}
-
-// damagedIndex reports whether Git's index is there and does not end in the
-// checksum of what comes before it (gitformat-index).
-func (c *checker) damagedIndex(path string) bool {
-	raw, err := c.s.fs.ReadFile(path)
-	if err != nil {
-		return false
-	}
-	if len(raw) < 12+sha1.Size || !bytes.HasPrefix(raw, []byte("DIRC")) {
-		return true
-	}
-	at := len(raw) - sha1.Size
-	sum := sha1.Sum(raw[:at])
-	// A sum of zeros means that it was not computed (index.skipHash).
-	return !bytes.Equal(raw[at:], sum[:]) && !bytes.Equal(raw[at:], make([]byte, sha1.Size))
 }

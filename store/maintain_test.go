@@ -303,7 +303,7 @@ func damages() []damage {
 			age(t, x(root, ".git", "index.lock"))
 		}, true},
 		{"git_broken", func(t *testing.T, root string, _ []string) {
-			write(t, x(root, ".git", "refs", "heads", "main"), "garbage\n")
+			write(t, x(root, ".git", "HEAD"), "garbage\n")
 		}, false},
 		{"empty_ref", func(t *testing.T, root string, _ []string) { write(t, x(root, ".git", "refs", "heads", "main"), "") }, true},
 		{"git_index_damaged", func(t *testing.T, root string, _ []string) {
@@ -401,7 +401,7 @@ func contents(t *testing.T, root string) map[string]string {
 var rewritten = []string{"stale_row", "directory_without_row", "running_without_run", "node_without_run", "half_delete", "hidden_directory", "no_history", "symlinked_session", "stale_hold"}
 
 func TestCheckFindsAndRepairMends(t *testing.T) {
-	for _, d := range damages() {
+	for _, d := range append(damages(), gitDamages()...) {
 		t.Run(d.kind, func(t *testing.T) {
 			root, ids := soundRoot(t)
 			d.plant(t, root, ids)

@@ -197,8 +197,8 @@ func (r *repairer) mend(ctx context.Context, f Finding) error {
 			return err
 		}
 		return r.recommit(ctx, f.Session)
-	case "empty_ref":
-		return r.locked(ctx, f.Session, func(p layout.Place) error { return r.fillRef(ctx, p, path) })
+	case "empty_ref", "missing_ref", "damaged_ref", "head_astray":
+		return r.mendRef(ctx, f.Session)
 	case "dangling_head", "dangling_predecessor":
 		return r.locked(ctx, f.Session, func(p layout.Place) error { return r.restoreMissing(ctx, p) })
 	case "meta_missing", "meta_invalid", "unreadable_node":

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -116,23 +115,6 @@ func gitAtWork(dir string) bool {
 func (r *repairer) recommit(ctx context.Context, id string) error {
 	_, _, err := r.s.CommitTurn(ctx, id, "sessionfs: repair")
 	return err
-}
-
-// fillRef gives an emptied ref the commit that its log names last.
-func (r *repairer) fillRef(ctx context.Context, p layout.Place, path string) error {
-	if raw, err := r.s.fs.ReadFile(path); err != nil || len(bytes.TrimSpace(raw)) > 0 {
-		return ignoreMissing(err)
-	}
-	repo, err := gitrepo.Open(p.Dir, r.s.git)
-	if err != nil {
-		return nil
-	}
-	defer repo.Close()
-	log, err := repo.Log(ctx, 1)
-	if err != nil || len(log) == 0 {
-		return err
-	}
-	return disk.WriteAtomic(r.s.fs, path, []byte(log[0].Hash+"\n"), disk.WriteOptions{})
 }
 
 // fromGit puts the newest sound content of a file of the session that Git has

@@ -376,6 +376,9 @@ func (t *transaction) finish(u *refUpdate, who string, when time.Time, subj stri
 	if !u.old.born {
 		kind = "commit (initial): "
 	}
+	if t.tip.lost {
+		u.old.hash = t.tip.hash // what the log may name: it is there
+	}
 	if err := t.r.reflog(t.cfg, u, who, when, kind+subj); err != nil {
 		t.r.opt.Log.Warn("git reflog", "dir", t.r.work, "err", err)
 	}

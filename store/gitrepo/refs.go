@@ -24,8 +24,22 @@ type headRef struct {
 
 const maxSymrefs = 5
 
-// readHead resolves HEAD.
+// readHead resolves HEAD. A branch whose file is lost is at the commit that its
+// log has: who commits without a look there cuts the history off.
 func (r *Repo) readHead() (headRef, error) {
+	head, err := r.storedHead()
+	if err != nil || head.born {
+		return head, err
+	}
+	if h, ok := r.lostRef(head.ref); ok {
+		r.opt.Log.Warn("a git ref is missing, using its log", "dir", r.work, "ref", head.ref)
+		head.hash, head.born = h, true
+	}
+	return head, nil
+}
+
+// storedHead resolves HEAD as git does.
+func (r *Repo) storedHead() (headRef, error) {
 	name := "HEAD"
 	for range maxSymrefs {
 		target, hash, ok, err := r.readRef(name)
@@ -91,23 +105,7 @@ func (r *Repo) readRef(name string) (target string, h plumbing.Hash, ok bool, er
 // branch counts as unborn.
 func (r *Repo) lastLogged(name string) (plumbing.Hash, bool) {
 	r.opt.Log.Warn("a git ref is damaged, using its log", "dir", r.work, "ref", name)
-	b, err := r.fs.ReadFile(filepath.Join(r.refDir(name), "logs", name))
-	if err != nil {
-		return plumbing.ZeroHash, false
-	}
-	lines := strings.Split(string(b), "\n")
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.SplitN(lines[i], " ", 3)
-		if len(fields) < 3 {
-			continue
-		}
-		if h, ok := parseHash(fields[1]); ok && !h.IsZero() {
-			if _, err := r.objects.commit(h); err == nil {
-				return h, true
-			}
-		}
-	}
-	return plumbing.ZeroHash, false
+	return r.logged(name)
 }
 
 // tip is the commit that HEAD stands for.

@@ -218,7 +218,7 @@ func nestedHead(f disk.FS, dir string) (plumbing.Hash, bool) {
 	if !isGitDir(f, sub.git, sub.common) {
 		return plumbing.ZeroHash, false
 	}
-	head, err := sub.readHead()
+	head, err := sub.storedHead()
 	return head.hash, err == nil && head.born
 }
 

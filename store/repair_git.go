@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/sessionfs/sessionfs/store/gitrepo"
+	"github.com/sessionfs/sessionfs/store/internal/disk"
+	"github.com/sessionfs/sessionfs/store/internal/safefile"
+	"github.com/sessionfs/sessionfs/store/layout"
+)
+
+// mendRef gives HEAD's branch the commit that its log names last, and a HEAD
+// that strayed its branch. What the file held is set aside.
+func (r *repairer) mendRef(ctx context.Context, id string) error {
+	lost := false
+	err := r.locked(ctx, id, func(p layout.Place) error {
+		if gitAtWork(p.Dir) || gitrepo.SymlinkedPart(r.s.fs, filepath.Join(p.Dir, ".git")) != "" {
+			return nil
+		}
+		repo, err := gitrepo.Open(p.Dir, r.s.git)
+		if err != nil {
+			return nil
+		}
+		defer repo.Close()
+		f, err := repo.RefFault()
+		if err != nil || f.Kind == gitrepo.RefSound || f.Commit == "" {
+			return err
+		}
+		if err := r.keepCopy(f.Path); err != nil {
+			return err
+		}
+		content := f.Commit
+		switch f.Kind {
+		case gitrepo.RefLost:
+			lost = true
+			return nil
+		case gitrepo.HeadAstray:
+			content = "ref: refs/heads/main"
+		}
+		if err := disk.MkdirOwned(r.s.fs, filepath.Dir(f.Path), 0o755); err != nil {
+			return err
+		}
+		return disk.WriteAtomic(r.s.fs, f.Path, []byte(content+"\n"), disk.WriteOptions{NoReplace: f.Kind == gitrepo.RefMissing})
+	})
+	if err != nil || !lost {
+		return err
+	}
+	// A commit of ours reads every file again where the last one is lost: what
+	// Git's index names may be lost with it.
+	return r.recommit(ctx, id)
+}
+
+// keepCopy copies a file that is about to be replaced below .repaired/, under
+// the path that it has. There is nothing to keep of one that is not there, or
+// empty.
+func (r *repairer) keepCopy(path string) error {
+	rel, err := filepath.Rel(r.s.root, path)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(rel, "..") {
+		rel = filepath.Join("outside", path) // of a session in its working folder
+	}
+	raw, err := safefile.ReadRegular(r.s.fs, path)
+	if err != nil || len(raw) == 0 {
+		return ignoreMissing(err)
+	}
+	to := filepath.Join(r.s.root, r.aside, rel)
+	if err := disk.MkdirOwned(r.s.fs, filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if err := disk.WriteAtomic(r.s.fs, to, raw, disk.WriteOptions{NoReplace: true}); err != nil {
+		return err
+	}
+	r.moved = true
+	return nil
+}
