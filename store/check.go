@@ -163,7 +163,6 @@ func (c *checker) row(p layout.Place, row *jsonedit.Object) {
 	now := row.Clone()
 	overlay(now, c.s.list.meta(p), p)
 	differ := differing(row, now)
-	delete(differ, "id") // the directory's name, whatever a row says
 	behind := slices.Sorted(maps.Keys(differ))
 	// How old meta.json is is asked when it has been read: it may have been
 	// replaced just before.
@@ -349,7 +348,7 @@ func (c *checker) meta(p layout.Place, sn *Snapshot) {
 			c.add("summary_head", Fault, p.ID, path, "the head is a compaction summary: %s", head)
 		}
 	}
-	for id := range sn.branchEntries() {
+	for _, id := range slices.Sorted(maps.Keys(sn.branchEntries())) {
 		if _, ok := sn.Index.Get(id); !ok {
 			c.add("branch_without_node", Note, p.ID, path, "a branch entry names a node that is not there: %s", id)
 		}

@@ -61,6 +61,7 @@ func Repair(ctx context.Context, opt Options, progress func(done, total int), se
 	}
 	r.s = s
 	r.run(ctx, progress)
+	r.renewRows(ctx)
 	if err := s.Close(); err != nil {
 		return Repaired{}, err
 	}
@@ -88,18 +89,27 @@ func checkOnly(ctx context.Context, opt Options, progress func(done, total int),
 	return out, err
 }
 
-// difference returns the findings of before that after has not, by kind and
-// place.
+// difference returns the findings of before that after has not, by kind, place
+// and text. One whose text alone is another by then is still there.
 func difference(before, after []Finding) []Finding {
-	type key struct{ kind, session, path string }
-	left := map[key]int{}
+	left := map[Finding]int{}
 	for _, f := range after {
-		left[key{f.Kind, f.Session, f.Path}]++
+		left[f]++
 	}
-	var out []Finding
-	for _, f := range before {
-		k := key{f.Kind, f.Session, f.Path}
-		if left[k] > 0 {
+	out := subtract(before, left, func(f Finding) Finding { return f })
+	reworded := func(f Finding) Finding { f.Severity, f.Text = "", ""; return f }
+	others := map[Finding]int{}
+	for f, n := range left {
+		others[reworded(f)] += n
+	}
+	return subtract(out, others, reworded)
+}
+
+// subtract returns the findings that are not left, and counts those that are
+// down.
+func subtract(all []Finding, left map[Finding]int, key func(Finding) Finding) (out []Finding) {
+	for _, f := range all {
+		if k := key(f); left[k] > 0 {
 			left[k]--
 			continue
 		}
@@ -169,6 +179,39 @@ func (r *repairer) run(ctx context.Context, progress func(done, total int)) {
 			progress(i+1, len(r.before))
 		}
 	}
+}
+
+// renewRows makes the rows of what was mended anew: Open, which rebuilds the
+// registry, came before the sessions were mended.
+func (r *repairer) renewRows(ctx context.Context) {
+	done := map[string]bool{"": true}
+	for _, f := range r.before {
+		if done[f.Session] {
+			continue
+		}
+		done[f.Session] = true
+		if err := r.renewRow(f.Session); err != nil {
+			r.s.log.Warn("renew row", "session", f.Session, "err", err)
+		}
+	}
+	if err := r.s.list.flush(ctx); err != nil {
+		r.s.log.Warn("write registry", "err", err)
+	}
+}
+
+// renewRow makes a session's row anew, unless its meta.json still says nothing.
+func (r *repairer) renewRow(id string) error {
+	p, err := r.s.place("repair", id)
+	if err != nil {
+		return ignoreUnknown(err)
+	}
+	r.s.list.mu.Lock()
+	row, ok := r.s.list.reg.Row(id)
+	r.s.list.mu.Unlock()
+	if ok && r.s.list.meta(p).trusted {
+		r.s.list.renew(listed{place: p, row: row})
+	}
+	return nil
 }
 
 // mend mends one finding. Most of what concerns the root, histories that Git
