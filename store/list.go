@@ -237,6 +237,20 @@ func (l *listing) removeKnown(id string) {
 	}
 }
 
+// dropDeleted takes out those of the rows that are of deleted sessions: who keeps
+// the registry in memory may write one again. The observers are told by the scan.
+func (l *listing) dropDeleted(ids []string) {
+	for _, id := range ids {
+		if l.s.opt.ReadOnly || !l.reg.Has(id) || !l.s.layout.Tombstone(id) {
+			continue
+		}
+		l.mu.Lock()
+		l.reg.Delete(id)
+		l.flushSoonLocked()
+		l.mu.Unlock()
+	}
+}
+
 // forget drops what is cached of the meta.json files.
 func (l *listing) forget() {
 	l.mu.Lock()

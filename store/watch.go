@@ -336,9 +336,11 @@ func (w *watcher) lookRoot() {
 // reloadRegistry reads index.json again when another process wrote it.
 func (s *Store) reloadRegistry() {
 	// Without the list's mutex: a flush, which this waits for, takes it.
-	if _, err := s.list.reg.Reload(); err != nil {
+	changed, err := s.list.reg.Reload()
+	if err != nil {
 		s.log.Warn("read registry", "err", err)
 	}
+	s.list.dropDeleted(changed)
 }
 
 // look follows what events told of a session: a loaded one is read again when
