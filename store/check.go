@@ -78,7 +78,7 @@ func (s *Store) Check(ctx context.Context, report func(Finding), sessions ...str
 // many sessions are done.
 func (s *Store) CheckProgress(ctx context.Context, report func(Finding), progress func(done, total int), sessions ...string) error {
 	c := &checker{s: s, report: report}
-	places, err := s.layout.Discover()
+	places, err := c.places(sessions)
 	if err != nil {
 		return &Error{Code: Corrupt, Op: "check", Err: err}
 	}
@@ -143,6 +143,7 @@ func (c *checker) registry(places []layout.Place) {
 		onDisk[p.ID] = true
 		row, ok := reg.Row(p.ID)
 		switch {
+		case p.Unreachable: // nothing to compare it with
 		case ok:
 			c.row(p, row)
 		// Its maker lets the lock go after the files are there: the lock is
@@ -257,6 +258,10 @@ func (c *checker) leftovers(dir, session string) {
 // halfDeletes reports sessions whose delete intent is there and a directory
 // too: what the deletion left, or what somebody put there since.
 func (c *checker) halfDeletes() {
+	dir := filepath.Dir(c.s.layout.TombstonePath("x"))
+	if fi, err := c.s.fs.Stat(dir); err == nil && !fi.IsDir() {
+		c.add("intents_unreadable", Fault, "", dir, "it is no directory: no session can be deleted")
+	}
 	ids, err := c.s.layout.Tombstones()
 	if err != nil {
 		c.add("intents_unreadable", Fault, "", ".deleted", "%v", err)

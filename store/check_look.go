@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/sessionfs/sessionfs/store/filelock"
@@ -48,11 +49,43 @@ func (c *checker) twice(look func(c *checker, again bool)) {
 	}
 }
 
+// places finds all sessions, those too that are known by a row, a recorded place
+// or by name (sessions) and cannot be looked at where they should be.
+func (c *checker) places(sessions []string) ([]layout.Place, error) {
+	places, err := c.s.layout.Discover()
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]bool, len(places))
+	for _, p := range places {
+		known[p.ID] = true
+	}
+	add := func(id string) {
+		if known[id] {
+			return
+		}
+		known[id] = true
+		if p, err := c.s.layout.Resolve(id); err == nil && p.Unreachable && !p.Deleted {
+			places = append(places, p)
+		}
+	}
+	for _, id := range c.s.layout.Recorded() {
+		add(id)
+	}
+	for _, id := range slices.Sorted(c.s.list.reg.View().IDs()) {
+		add(id)
+	}
+	for _, id := range sessions {
+		add(id)
+	}
+	return places, nil
+}
+
 // rootTwice checks the root; places are those of all sessions.
 func (c *checker) rootTwice(places []layout.Place) {
 	c.twice(func(c *checker, again bool) {
 		if again {
-			if now, err := c.s.layout.Discover(); err == nil {
+			if now, err := c.places(nil); err == nil {
 				places = now
 			}
 		}

@@ -129,10 +129,11 @@ func (s *Store) Compact(ctx context.Context, id string) (int, error) {
 // CheckRoot is Check for the root alone: the registry, the recorded places,
 // leftovers, half deletes and migrations. It does not look into sessions.
 func (s *Store) CheckRoot(ctx context.Context, report func(Finding)) error {
-	places, err := s.layout.Discover()
+	c := &checker{s: s, report: report}
+	places, err := c.places(nil)
 	if err != nil {
 		return &Error{Code: Corrupt, Op: "check", Err: err}
 	}
-	(&checker{s: s, report: report}).rootTwice(places)
+	c.rootTwice(places)
 	return ctx.Err()
 }

@@ -144,6 +144,10 @@ func (l *Layout) RecordLocation(id, dir string) error {
 	}, func(s *locationState) { s.put(id, jsonedit.EncodeString(dir)) })
 }
 
+// Recorded returns the ids of the sessions whose places are recorded, in the
+// order of the file.
+func (l *Layout) Recorded() []string { return slices.Clone(l.view().locations.order) }
+
 // ForgetLocation removes the recorded place of a session, durably; no entry is
 // no error. The caller holds the registry lock "locations".
 func (l *Layout) ForgetLocation(id string) error {
