@@ -33,6 +33,7 @@ func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
 	}
 	cfg.Follow = func() bool { return s.t.st.FollowFiles(s.id, s.v.Load().sn.Dir, rel) }
 	cfg.Keep = long
+	cfg.Held = s.t.held
 	cfg.Statfs = s.dir.Statfs
 	cfg.Handleless = s.t.env.Handleless
 	cfg.NoPassthrough = s.t.env.Handleless

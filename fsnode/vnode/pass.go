@@ -64,6 +64,9 @@ type PassConfig struct {
 	// Group is the set of trees among which rename and link work; nil: this
 	// one alone.
 	Group *PassGroup
+	// Held is what holds the directories that were used last; nil: this tree's
+	// own.
+	Held *PassHeld
 	// Block reports names at the top level that are hidden: they are not
 	// listed, are ENOENT, and may not be created (EPERM).
 	Block func(name string) bool
@@ -126,7 +129,8 @@ func NewPassGroup() *PassGroup {
 // _NO_SYMLINKS, _NO_MAGICLINKS, _NO_XDEV), and what was found must be the very
 // inode that the node stands for: device, number, type and birth time. If it
 // is another, because somebody changed the disk behind the mount, the answer
-// is ESTALE, at which the kernel asks for the names again. Everything else
+// is ESTALE, at which the kernel asks for the names again; a directory that was
+// used a moment ago is found where it is now (see hold). Everything else
 // happens relative to that descriptor. What is open is reached through its own
 // descriptor, so it outlives its name, and so does what loses its name through
 // the mount while the kernel still uses it (see pin).
@@ -153,6 +157,9 @@ type Pass struct {
 func NewPass(cfg PassConfig) *Pass {
 	if cfg.Group == nil {
 		cfg.Group = NewPassGroup()
+	}
+	if cfg.Held == nil {
+		cfg.Held = NewPassHeld()
 	}
 	if cfg.Follow != nil {
 		cfg.keep = &passKeep{}

@@ -44,9 +44,6 @@ func (p *Pass) OpendirHandle(ctx context.Context, _ uint32) (gofs.FileHandle, ui
 	d := &passDir{}
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
 	ref, errno := p.openObject(ctx, flags)
-	if errno == syscall.ESTALE {
-		ref, errno = p.reopen(flags)
-	}
 	if p.absent(errno) {
 		d.passHandle = passHandle{node: p, cfg: p.cfg, fd: -1}
 		d.links = linkNames(p.cfg)
@@ -174,7 +171,7 @@ func (d *passDir) Seekdir(_ context.Context, off uint64) syscall.Errno {
 // Lookup implements fs.FileLookuper: READDIRPLUS looks its entries up in the
 // directory that it lists.
 func (d *passDir) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	return d.node.lookupIn(ctx, d.ref(), name, out)
+	return d.node.lookupIn(ctx, d.ref(), name, out, false)
 }
 
 // Fsyncdir implements fs.FileFsyncdirer.

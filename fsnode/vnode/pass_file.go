@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
@@ -20,7 +21,8 @@ type passHandle struct {
 	file  *os.File // owns fd, so that an aborted mount leaves none behind
 	write bool
 
-	pinned bool // see Pass.pin; then fd is O_PATH
+	pinned bool          // see Pass.pin; then fd is O_PATH
+	held   *atomic.Int64 // see Pass.hold: when it was used last, Unix ns; then fd is O_PATH
 
 	// use is held for reading by whoever borrows fd for a request that did
 	// not bring the handle along, and for writing by the one who closes it.
@@ -38,10 +40,15 @@ func (p *Pass) attach(h *passHandle) {
 
 // grab returns something open of this node, held for reading, or nil.
 func (p *Pass) grab(write bool) *passHandle {
+	return p.grabAny(func(h *passHandle) bool { return h.held == nil && (h.write || !write) })
+}
+
+// grabAny is grab with a choice.
+func (p *Pass) grabAny(fits func(*passHandle) bool) *passHandle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range p.open {
-		if (h.write || !write) && h.use.TryRLock() {
+		if fits(h) && h.use.TryRLock() {
 			return h
 		}
 	}

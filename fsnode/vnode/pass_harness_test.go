@@ -165,8 +165,8 @@ func TestPassServe(t *testing.T) {
 	before := openDescriptors(t)
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin)
-	// RELEASE comes after close(2) has returned.
-	deadline := time.Now().Add(3 * time.Second)
+	// RELEASE comes after close(2) has returned, and directories are held a while.
+	deadline := time.Now().Add(10 * time.Second)
 	for len(openDescriptors(t)) > len(before) && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}

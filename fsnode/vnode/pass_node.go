@@ -15,17 +15,17 @@ func (p *Pass) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	dir, errno := p.resolve(ctx)
 	if errno == 0 {
 		defer dir.close()
-		return p.lookupIn(ctx, dir, name, out)
+		return p.lookupIn(ctx, dir, name, out, true)
 	}
 	if !p.absent(errno) {
 		return nil, errno
 	}
-	return p.lookupIn(ctx, passRef{fd: -1, cfg: p.cfg, top: true}, name, out)
+	return p.lookupIn(ctx, passRef{fd: -1, cfg: p.cfg, top: true}, name, out, true)
 }
 
 // lookupIn finds a name in this directory, which is open as dir; a descriptor
-// of -1 is a root that is not there.
-func (p *Pass) lookupIn(ctx context.Context, dir passRef, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+// of -1 is a root that is not there. Hold: what is found is about to be used.
+func (p *Pass) lookupIn(ctx context.Context, dir passRef, name string, out *fuse.EntryOut, hold bool) (*gofs.Inode, syscall.Errno) {
 	if target, ok := dir.cfg.Links[name]; ok && dir.top {
 		return p.link(ctx, name, target, out)
 	}
@@ -38,12 +38,17 @@ func (p *Pass) lookupIn(ctx context.Context, dir passRef, name string, out *fuse
 		passMissing(out)
 		return nil, passErrno(err)
 	}
-	defer unix.Close(fd)
 	st, err := passStat(fd)
 	if err != nil {
+		unix.Close(fd)
 		return nil, passErrno(err)
 	}
-	_, inode := p.child(ctx, st, &out.Attr)
+	node, inode := p.child(ctx, st, &out.Attr)
+	if hold && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		p.hold(dir.cfg, fd, name, node)
+	} else {
+		unix.Close(fd)
+	}
 	return inode, 0
 }
 

@@ -58,7 +58,7 @@ func (p *Pass) OnForget() {
 	p.mu.Lock()
 	var pins []*passHandle
 	for _, h := range p.open {
-		if h.pinned {
+		if h.pinned { // one that is held is let go of in time
 			pins = append(pins, h)
 		}
 	}

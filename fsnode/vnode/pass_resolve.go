@@ -95,6 +95,21 @@ func (p *Pass) resolve(ctx context.Context) (passRef, syscall.Errno) {
 
 // openObject opens the node's object and sees that it is the one meant.
 func (p *Pass) openObject(ctx context.Context, flags int) (passRef, syscall.Errno) {
+	ref, errno := p.openPlace(ctx, flags)
+	switch errno {
+	case 0:
+		p.use()
+	case syscall.ESTALE:
+		again, e := p.regain(ctx, flags)
+		if e == 0 || e == syscall.ENOENT {
+			return again, e
+		}
+	}
+	return ref, errno
+}
+
+// openPlace is openObject for what is at its place.
+func (p *Pass) openPlace(ctx context.Context, flags int) (passRef, syscall.Errno) {
 	ref, moved, err := p.openAt(ctx, flags, true)
 	if err != nil && moved {
 		// The move may be over and undone since, behind the mount.
