@@ -329,7 +329,7 @@ func (c *checker) session(ctx context.Context, p layout.Place) {
 	c.run(p, sn)
 	c.leftovers(p.Dir, p.ID)
 	c.leftovers(filepath.Join(p.Dir, historyDir), p.ID)
-	c.git(ctx, p)
+	c.git(ctx, p, sn)
 }
 
 // meta checks meta.json and what it refers to.

@@ -13,8 +13,8 @@ import (
 
 // git checks the repository as far as it can be without reading every object:
 // that it opens, that HEAD's branch names a commit, that the newest commit can be
-// read, and that no lock was left.
-func (c *checker) git(ctx context.Context, p layout.Place) {
+// read, that what it has is not missing from history/, and that no lock was left.
+func (c *checker) git(ctx context.Context, p layout.Place, sn *Snapshot) {
 	dir := filepath.Join(p.Dir, ".git")
 	if c.symlink(p.ID, dir) {
 		return
@@ -35,7 +35,7 @@ func (c *checker) git(ctx context.Context, p layout.Place) {
 	if err != nil {
 		c.add("git_broken", Fault, p.ID, dir, "%v", err)
 	} else {
-		c.repository(ctx, p, r)
+		c.repository(ctx, p, sn, r)
 		_ = r.Close()
 	}
 	// Last: its repair commits, and what else was mended goes into that.
@@ -45,7 +45,7 @@ func (c *checker) git(ctx context.Context, p layout.Place) {
 }
 
 // repository checks a repository that opens.
-func (c *checker) repository(ctx context.Context, p layout.Place, r *gitrepo.Repo) {
+func (c *checker) repository(ctx context.Context, p layout.Place, sn *Snapshot, r *gitrepo.Repo) {
 	dir := filepath.Join(p.Dir, ".git")
 	if !c.ref(p, r) {
 		return
@@ -61,7 +61,9 @@ func (c *checker) repository(ctx context.Context, p layout.Place, r *gitrepo.Rep
 	}
 	if _, err := c.s.fs.Lstat(filepath.Join(p.Dir, historyDir)); err != nil && has {
 		c.add("history_only_in_git", Fault, p.ID, p.Dir, "history/ is missing and can be restored from Git")
+		return
 	}
+	c.lostNodes(ctx, p, sn, r)
 }
 
 // ref checks HEAD and its branch, and reports whether they can be used.

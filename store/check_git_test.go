@@ -39,6 +39,119 @@ func gitDamages() []damage {
 	}
 }
 
+// branchedRoot is soundRoot with a second branch, which has no name and is not
+// the active one. It returns the ids of both branches' own nodes.
+func branchedRoot(t *testing.T) (root string, active, other []string) {
+	t.Helper()
+	root, ids := soundRoot(t)
+	s := open2(t, store.Options{Root: root})
+	_, err := s.SetHead(t.Context(), "x", ids[1], store.HeadMove{})
+	noErr(t, err)
+	for _, text := range []string{"another q2", "another a2"} {
+		res, err := s.AppendText(t.Context(), "x", "user", text)
+		noErr(t, err)
+		other = append(other, res.ID)
+	}
+	_, err = s.SetHead(t.Context(), "x", ids[3], store.HeadMove{})
+	noErr(t, err)
+	_, _, err = s.CommitTurn(t.Context(), "x", "turn: two branches")
+	noErr(t, err)
+	closeNow(t, s)
+	return root, ids[2:], other
+}
+
+// TestLostMessages takes messages away in many ways: what nobody deleted is
+// found and comes back, what OpenProgram or sessionfs deleted does not.
+func TestLostMessages(t *testing.T) {
+	remove := func(t *testing.T, root string, ids ...string) {
+		for _, id := range ids {
+			noErr(t, os.Remove(node(t, root, id)))
+		}
+	}
+	rewriteMeta := func(t *testing.T, root string) { // as the peer's deletion does
+		path := filepath.Join(root, "x", "meta.json")
+		raw, err := os.ReadFile(path)
+		noErr(t, err)
+		time.Sleep(10 * time.Millisecond) // a tick of the file system
+		write(t, path+".new", string(raw))
+		noErr(t, os.Rename(path+".new", path))
+	}
+	for name, c := range map[string]struct {
+		lose func(t *testing.T, root string, active, other []string)
+		want int
+	}{
+		"a branch": {func(t *testing.T, root string, _, other []string) { remove(t, root, other...) }, 2},
+		"everything": {func(t *testing.T, root string, _, _ []string) {
+			files, err := filepath.Glob(filepath.Join(root, "x", "history", "*"))
+			noErr(t, err)
+			for _, f := range files {
+				noErr(t, os.Remove(f))
+			}
+		}, 7},
+		"all but Git's": {func(t *testing.T, root string, _, _ []string) {
+			files, err := filepath.Glob(filepath.Join(root, "x", "history", "*"))
+			noErr(t, err)
+			for _, f := range append(files, filepath.Join(root, "x", "meta.json")) {
+				noErr(t, os.Remove(f))
+			}
+		}, 7},
+		"a branch with a name, and meta.json was written since": {func(t *testing.T, root string, _, other []string) {
+			s := open2(t, store.Options{Root: root})
+			noErr(t, s.SetBranchName(t.Context(), "x", other[1], "kept"))
+			_, _, err := s.CommitTurn(t.Context(), "x", "name")
+			noErr(t, err)
+			closeNow(t, s)
+			remove(t, root, other...)
+			rewriteMeta(t, root)
+		}, 2},
+		"the peer deleted a branch": {func(t *testing.T, root string, _, other []string) {
+			remove(t, root, other...)
+			rewriteMeta(t, root)
+		}, 0},
+		"sessionfs deleted a branch": {func(t *testing.T, root string, _, other []string) {
+			s := open2(t, store.Options{Root: root, CommitAfter: time.Hour})
+			_, err := s.DeleteBranch(t.Context(), "x", store.Ref(other[1]))
+			noErr(t, err)
+			closeNow(t, s)
+		}, 0},
+		"sessionfs deleted one, and was killed before the commit": {func(t *testing.T, root string, _, other []string) {
+			git(t, filepath.Join(root, "x"), "commit", "-q", "--allow-empty", "-m", "before delete: it\n\nnode \""+other[0]+"\"\nnode \""+other[1]+"\"")
+			remove(t, root, other...)
+		}, 0},
+		"one of two was deleted": {func(t *testing.T, root string, active, other []string) {
+			git(t, filepath.Join(root, "x"), "commit", "-q", "--allow-empty", "-m", "before delete: it\n\nnode \""+other[0]+"\"\nnode \""+other[1]+"\"")
+			remove(t, root, other...)
+			remove(t, root, active...)
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, active, other := branchedRoot(t)
+			if found := findings(t, root); len(found) > 0 {
+				t.Fatalf("found before: %v", found)
+			}
+			before := git(t, filepath.Join(root, "x"), "ls-files", "history")
+			c.lose(t, root, active, other)
+			if found := findings(t, root); found["lost_node"] != c.want {
+				t.Fatalf("found %v, want %d lost nodes", found, c.want)
+			}
+			out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
+			noErr(t, err)
+			if len(out.Left) > 0 {
+				t.Errorf("left: %v", out.Left)
+			}
+			gone := 2 // one of the branches
+			if c.want > 0 && name != "one of two was deleted" {
+				gone = 0
+			}
+			files, err := filepath.Glob(filepath.Join(root, "x", "history", "*.json"))
+			noErr(t, err)
+			if want := strings.Count(before, "\n"); len(files) != want-gone {
+				t.Errorf("%d of %d files are there: %v", len(files), want, files)
+			}
+		})
+	}
+}
+
 // TestRepairKeepsTheCommits: after the repair of a ref all commits are on the
 // branch, what the file held is set aside, and git finds nothing.
 func TestRepairKeepsTheCommits(t *testing.T) {

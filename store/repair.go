@@ -2,14 +2,10 @@ package store
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
-	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/layout"
 )
 
@@ -37,21 +33,22 @@ type Repaired struct {
 // histories, messages and meta.json files that Git still has, deletions and
 // creations that were cut off, runs of dead processes, and leftovers of writes.
 // A damaged file is moved to .repaired/ below the root before another takes its
-// place. Sessions limits the work to these ids; none means all. Progress, if
+// place, and of one that is only changed a copy goes there. What was changed of a
+// session is committed. Sessions limits the work to these ids; none means all. Progress, if
 // not nil, is told of each session, three times over: of the check, the repair,
 // and the check afterwards. Errors are Open's and Check's.
 func Repair(ctx context.Context, opt Options, progress func(done, total int), sessions ...string) (Repaired, error) {
-	before, err := checkOnly(ctx, opt, progress, sessions)
-	if err != nil {
-		return Repaired{}, err
-	}
 	now := opt.Clock
 	if now == nil {
 		now = time.Now
 	}
-	r := &repairer{before: before, aside: asideName(now())}
-	if err := r.keepRegistry(opt); err != nil {
-		return Repaired{}, &Error{Code: diskCode(err), Op: "set aside the registry", Ref: "index.json", Err: err}
+	r := &repairer{aside: asideName(now())}
+	var err error
+	if r.before, err = checkOnly(ctx, opt, progress, sessions, r.look); err != nil {
+		return Repaired{}, err
+	}
+	if err := r.keepAll(); err != nil {
+		return Repaired{}, err
 	}
 	opt.ReadOnly, opt.Reconcile, opt.Watch = false, ReconcileAuto, false
 	opt.aside = r.aside
@@ -62,22 +59,25 @@ func Repair(ctx context.Context, opt Options, progress func(done, total int), se
 	r.s = s
 	r.run(ctx, progress)
 	r.renewRows(ctx)
+	r.commit(ctx)
 	if err := s.Close(); err != nil {
 		return Repaired{}, err
 	}
-	after, err := checkOnly(ctx, opt, progress, sessions)
+	r.dropCopies()
+	after, err := checkOnly(ctx, opt, progress, sessions, func(*Store, []Finding) {})
 	if err != nil {
 		return Repaired{}, err
 	}
-	out := Repaired{Left: after, Mended: difference(before, after)}
+	out := Repaired{Left: after, Mended: difference(r.before, after)}
 	if r.moved || s.keptRestored {
 		out.Aside = r.aside
 	}
 	return out, nil
 }
 
-// checkOnly checks a root that it opens for reading.
-func checkOnly(ctx context.Context, opt Options, progress func(done, total int), sessions []string) ([]Finding, error) {
+// checkOnly checks a root that it opens for reading, and shows look the store
+// with what was found.
+func checkOnly(ctx context.Context, opt Options, progress func(done, total int), sessions []string, look func(*Store, []Finding)) ([]Finding, error) {
 	opt.ReadOnly, opt.Create, opt.Watch = true, false, false
 	s, err := Open(ctx, opt)
 	if err != nil {
@@ -86,6 +86,7 @@ func checkOnly(ctx context.Context, opt Options, progress func(done, total int),
 	defer s.Close()
 	var out []Finding
 	err = s.CheckProgress(ctx, func(f Finding) { out = append(out, f) }, progress, sessions...)
+	look(s, out)
 	return out, err
 }
 
@@ -124,45 +125,13 @@ type repairer struct {
 	before []Finding
 	aside  string // relative to the root
 	moved  bool
-}
 
-// keepRegistry copies a registry that is about to be rebuilt: Open itself
-// writes it anew. What is no regular file is moved, because Open refuses it; the
-// error is that of the move.
-func (r *repairer) keepRegistry(opt Options) error {
-	if !slices.ContainsFunc(r.before, func(f Finding) bool {
-		return strings.HasPrefix(f.Kind, "index_") || f.Kind == "row_without_directory"
-	}) {
-		return nil
-	}
-	fsys := opt.FS
-	if fsys == nil {
-		fsys = disk.OS
-	}
-	index := filepath.Join(opt.Root, "index.json")
-	raw, err := safefile.ReadRegular(fsys, index)
-	misplaced := errors.Is(err, safefile.ErrNotRegular)
-	if !misplaced && (err != nil || len(raw) == 0) {
-		return nil
-	}
-	root, err := filepath.Abs(opt.Root)
-	if err != nil {
-		return err
-	}
-	d, _, err := safefile.Mkdir(fsys, root, r.aside, 0o700)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if misplaced {
-		err = fsys.RenameNoReplace(index, d.Path("index.json"))
-		r.moved = r.moved || err == nil
-		return err
-	}
-	if disk.WriteAtomic(fsys, d.Path("index.json"), raw, disk.WriteOptions{}) == nil {
-		r.moved = true
-	}
-	return nil
+	fs     disk.FS
+	root   string
+	copies []keptCopy
+	marks  map[string]fingerprint // what sessions with findings were before
+
+	restored map[string]bool // sessions whose lost messages were put back
 }
 
 // run mends each finding that has a cure. What fails is logged, and found
@@ -240,6 +209,8 @@ func (r *repairer) mend(ctx context.Context, f Finding) error {
 			return err
 		}
 		return r.recommit(ctx, f.Session)
+	case "lost_node":
+		return r.restoreLost(ctx, f.Session)
 	case "empty_ref", "missing_ref", "damaged_ref", "head_astray":
 		return r.mendRef(ctx, f.Session)
 	case "dangling_head", "dangling_predecessor":

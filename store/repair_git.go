@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 	"github.com/sessionfs/sessionfs/store/internal/safefile"
 	"github.com/sessionfs/sessionfs/store/layout"
+	"github.com/sessionfs/sessionfs/store/nodefile"
 )
 
 // mendRef gives HEAD's branch the commit that its log names last, and a HEAD
@@ -76,4 +79,55 @@ func (r *repairer) keepCopy(path string) error {
 	}
 	r.moved = true
 	return nil
+}
+
+// restoreLost puts back the messages of a session that the check found to be
+// lost: the first of them does it for all.
+func (r *repairer) restoreLost(ctx context.Context, id string) error {
+	if r.restored[id] {
+		return nil
+	}
+	if r.restored == nil {
+		r.restored = map[string]bool{}
+	}
+	r.restored[id] = true
+	return r.locked(ctx, id, func(p layout.Place) error {
+		repo, err := gitrepo.Open(p.Dir, r.s.git)
+		if err != nil {
+			return nil // found by the check, too
+		}
+		defer repo.Close()
+		log, err := repo.Log(ctx, 1)
+		if err != nil || len(log) == 0 {
+			return err
+		}
+		after := deletionAfter(repo, log[0])
+		for _, f := range r.before {
+			if f.Session != id || f.Kind != "lost_node" {
+				continue
+			}
+			name := filepath.Base(f.Path)
+			if _, _, node, ok := nodefile.ParseName(name); !ok || after.took(node) {
+				continue // deleted since
+			}
+			if err := r.restoreFile(ctx, repo, p, name); err != nil {
+				return err
+			}
+		}
+		return r.s.Reload(ctx, id)
+	})
+}
+
+// restoreFile writes the newest sound content of a history file, unless
+// something is in its place.
+func (r *repairer) restoreFile(ctx context.Context, repo *gitrepo.Repo, p layout.Place, name string) error {
+	path := filepath.Join(p.Dir, historyDir, name)
+	if _, err := r.s.fs.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	content, err := lastSound(ctx, repo, historyDir+"/"+name)
+	if err != nil || content == nil {
+		return err
+	}
+	return disk.WriteAtomic(r.s.fs, path, content, disk.WriteOptions{NoReplace: true})
 }

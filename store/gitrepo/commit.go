@@ -99,6 +99,9 @@ func (t *transaction) run(message string) (Commit, bool, error) {
 	if t.tip, err = t.r.readTip(); err != nil {
 		return Commit{}, false, err
 	}
+	if t.tip.head.lost {
+		t.r.opt.Log.Warn("a git ref is missing, using its log", "dir", t.r.work, "ref", t.tip.head.ref)
+	}
 	s, err := t.scan()
 	if err != nil {
 		return Commit{}, false, err

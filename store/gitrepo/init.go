@@ -255,6 +255,6 @@ func (n *newGit) firstCommit() (err error) {
 	if err := n.file("refs/heads/main", hash.String()+"\n"); err != nil {
 		return err
 	}
-	u := &refUpdate{old: main, new: headRef{main.ref, hash, true}}
+	u := &refUpdate{old: main, new: headRef{ref: main.ref, hash: hash, born: true}}
 	return n.r.reflog(cfg, u, who, when, "commit (initial): "+initMessage)
 }

@@ -20,6 +20,7 @@ type headRef struct {
 	ref  string // full name of the branch, "HEAD" when detached
 	hash plumbing.Hash
 	born bool // the ref exists; otherwise hash is zero
+	lost bool // it existed: hash is from its log
 }
 
 const maxSymrefs = 5
@@ -32,8 +33,7 @@ func (r *Repo) readHead() (headRef, error) {
 		return head, err
 	}
 	if h, ok := r.lostRef(head.ref); ok {
-		r.opt.Log.Warn("a git ref is missing, using its log", "dir", r.work, "ref", head.ref)
-		head.hash, head.born = h, true
+		head.hash, head.born, head.lost = h, true, true
 	}
 	return head, nil
 }
@@ -227,7 +227,7 @@ var errHeadMoved = errors.New("HEAD moved")
 // lockHead locks HEAD and its branch, verifies that they are still old, and
 // writes the new value into the lock. It is not visible yet.
 func (l *gitLocks) lockHead(ctx context.Context, old headRef, hash plumbing.Hash) (*refUpdate, error) {
-	u := &refUpdate{old: old, new: headRef{old.ref, hash, true}}
+	u := &refUpdate{old: old, new: headRef{ref: old.ref, hash: hash, born: true}}
 	var err error
 	if old.ref != "HEAD" {
 		if err := l.hold(ctx, filepath.Join(l.r.git, "HEAD")); err != nil {

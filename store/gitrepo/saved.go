@@ -76,3 +76,25 @@ func blobHash(dirfd int, name string, size int64) (h plumbing.Hash) {
 	}
 	return plumbing.Hash(sum.Sum(nil))
 }
+
+// Untouched reports whether nobody has written a file since it was staged, not
+// even the same content again: it has the time that the index has of it, and
+// both have these bytes. Path is slash-separated, from the work tree; blob is a
+// full hash. False when in doubt.
+func (f *SavedFiles) Untouched(path, blob string) bool {
+	all := f.s.old.entries
+	i := sort.Search(len(all), func(i int) bool { return all[i].name >= path })
+	if i == len(all) || all[i].name != path || all[i].hash.String() != blob {
+		return false
+	}
+	var st unix.Stat_t
+	full := filepath.Join(f.s.r.work, filepath.FromSlash(path))
+	if unix.Lstat(full, &st) != nil || fileKind(&st) != unix.S_IFREG {
+		return false
+	}
+	now, was := statOf(&st), all[i].stat
+	if now.mtimeSec != was.mtimeSec || now.mtimeNsec != was.mtimeNsec {
+		return false
+	}
+	return blobHash(unix.AT_FDCWD, full, st.Size) == all[i].hash
+}
