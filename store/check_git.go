@@ -59,7 +59,7 @@ func (c *checker) repository(ctx context.Context, p layout.Place, sn *Snapshot, 
 		c.add("git_broken", Fault, p.ID, dir, "%v", err)
 		return
 	}
-	if _, err := c.s.fs.Lstat(filepath.Join(p.Dir, historyDir)); err != nil && has {
+	if fi, err := c.s.fs.Lstat(filepath.Join(p.Dir, historyDir)); has && (err != nil || fi.Mode().IsRegular()) {
 		c.add("history_only_in_git", Fault, p.ID, p.Dir, "history/ is missing and can be restored from Git")
 		return
 	}

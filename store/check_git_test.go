@@ -39,6 +39,54 @@ func gitDamages() []damage {
 	}
 }
 
+// TestRepairOfWhatIsNoFile puts a directory, a symlink or a file into the place
+// of something else: it is set aside whole, never followed, and Git's put there.
+func TestRepairOfWhatIsNoFile(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside")
+	write(t, outside, "not ours")
+	plants := map[string]func(t *testing.T, path string){
+		"directory": func(t *testing.T, path string) { write(t, filepath.Join(path, "deep", "in"), "kept") },
+		"symlink":   func(t *testing.T, path string) { noErr(t, os.Symlink(outside, path)) },
+		"file":      func(t *testing.T, path string) { write(t, path, "kept") },
+	}
+	for _, c := range []struct{ what, plant string }{
+		{"meta.json", "directory"}, {"meta.json", "symlink"}, {"node", "directory"}, {"node", "symlink"}, {"history", "file"},
+	} {
+		t.Run(c.plant+" as "+c.what, func(t *testing.T) {
+			root, ids := soundRoot(t)
+			path := filepath.Join(root, "x", c.what)
+			if c.what == "node" {
+				path = node(t, root, ids[1])
+			}
+			noErr(t, os.RemoveAll(path))
+			plants[c.plant](t, path)
+			out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
+			noErr(t, err)
+			if len(out.Left) > 0 || len(out.Mended) == 0 {
+				t.Fatalf("mended %v, left %v", out.Mended, out.Left)
+			}
+			if text := git(t, filepath.Join(root, "x"), "status", "--porcelain"); text != "" {
+				t.Errorf("git status:\n%s", text)
+			}
+			rel, err := filepath.Rel(root, path)
+			noErr(t, err)
+			kept := filepath.Join(root, out.Aside, rel)
+			if raw, err := os.ReadFile(outside); err != nil || string(raw) != "not ours" {
+				t.Errorf("what the symlink led to: %q, %v", raw, err)
+			}
+			switch c.plant {
+			case "directory":
+				_, err = os.Stat(filepath.Join(kept, "deep", "in"))
+			case "symlink":
+				_, err = os.Readlink(kept)
+			case "file":
+				_, err = os.ReadFile(kept)
+			}
+			noErr(t, err)
+		})
+	}
+}
+
 // branchedRoot is soundRoot with a second branch, which has no name and is not
 // the active one. It returns the ids of both branches' own nodes.
 func branchedRoot(t *testing.T) (root string, active, other []string) {

@@ -137,7 +137,7 @@ type repairer struct {
 // run mends each finding that has a cure. What fails is logged, and found
 // again by the check that follows.
 func (r *repairer) run(ctx context.Context, progress func(done, total int)) {
-	for i, f := range r.before {
+	for i, f := range gitFirst(r.before) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -209,6 +209,8 @@ func (r *repairer) mend(ctx context.Context, f Finding) error {
 			return err
 		}
 		return r.recommit(ctx, f.Session)
+	case "history_only_in_git":
+		return r.replaceHistory(ctx, f.Session)
 	case "lost_node":
 		return r.restoreLost(ctx, f.Session)
 	case "empty_ref", "missing_ref", "damaged_ref", "head_astray":

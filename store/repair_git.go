@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sessionfs/sessionfs/store/gitrepo"
@@ -130,4 +131,42 @@ func (r *repairer) restoreFile(ctx context.Context, repo *gitrepo.Repo, p layout
 		return err
 	}
 	return disk.WriteAtomic(r.s.fs, path, content, disk.WriteOptions{NoReplace: true})
+}
+
+// gitFirst puts the findings first whose repair others need: what is restored
+// comes out of Git, and goes into history/.
+func gitFirst(found []Finding) []Finding {
+	rank := func(f Finding) int {
+		switch f.Kind {
+		case "empty_ref", "missing_ref", "damaged_ref", "head_astray":
+			return 0
+		case "history_only_in_git":
+			return 1
+		}
+		return 2
+	}
+	out := slices.Clone(found)
+	slices.SortStableFunc(out, func(a, b Finding) int { return rank(a) - rank(b) })
+	return out
+}
+
+// replaceHistory sets a file aside that stands in the place of history/, and
+// restores that from Git. A history/ that is not there was restored by Open.
+func (r *repairer) replaceHistory(ctx context.Context, id string) error {
+	var place layout.Place
+	err := r.locked(ctx, id, func(p layout.Place) error {
+		path := filepath.Join(p.Dir, historyDir)
+		if fi, err := r.s.fs.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+			return ignoreMissing(err)
+		}
+		place = p
+		return r.setAside(path)
+	})
+	if err != nil || place.ID == "" {
+		return err
+	}
+	if err := r.s.restoreHistory(ctx, place); err != nil {
+		return err
+	}
+	return r.s.Reload(ctx, id)
 }

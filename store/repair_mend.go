@@ -49,13 +49,14 @@ func (r *repairer) dropRow(ctx context.Context, id string) error {
 	return r.s.list.flush(ctx)
 }
 
-// setAside moves a file below .repaired/, under the path that it had.
+// setAside moves a file, or what stands in its place, below .repaired/, under the
+// path that it had: a directory whole, a symlink itself.
 func (r *repairer) setAside(path string) error {
 	rel, err := filepath.Rel(r.s.root, path)
 	if err != nil || strings.HasPrefix(rel, "..") {
 		return nil // outside of the root, in a working folder: left alone
 	}
-	if fi, err := r.s.fs.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+	if _, err := r.s.fs.Lstat(path); err != nil {
 		return ignoreMissing(err)
 	}
 	to := filepath.Join(r.s.root, r.aside, rel)
