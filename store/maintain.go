@@ -19,7 +19,8 @@ type Reindexed struct {
 
 // Reindex rebuilds the registry from what is on disk: every session gets a row
 // made of its meta.json and its newest user message, rows without a session
-// go. What only a row knows is kept, as is the order of the rows. Progress, if
+// go. What only a row knows is kept, as is the order of the rows. Where Open has
+// ended a dead run, that is committed. Progress, if
 // not nil, is told how many of how many sessions are done.
 func (s *Store) Reindex(ctx context.Context, progress func(done, total int)) (Reindexed, error) {
 	var out Reindexed
@@ -46,6 +47,7 @@ func (s *Store) Reindex(ctx context.Context, progress func(done, total int)) (Re
 	}
 	out.Sessions = len(rows)
 	out.Removed = s.list.dropOthers(there)
+	s.commitEnded(ctx)
 	return out, s.list.flush(ctx)
 }
 

@@ -128,8 +128,12 @@ func (t *tx) endDead(status string) error {
 		to = statusInterrupted
 	}
 	if dead {
-		if _, err := t.sweepNodes(); err != nil {
+		n, err := t.sweepNodes()
+		if err != nil {
 			return err
+		}
+		if n > 0 {
+			t.s.noteEnded(t.se.id)
 		}
 	}
 	if to != "" {

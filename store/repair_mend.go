@@ -114,7 +114,7 @@ func gitAtWork(dir string) bool {
 
 // recommit commits what is there, which makes Git's own files anew.
 func (r *repairer) recommit(ctx context.Context, id string) error {
-	_, _, err := r.s.CommitTurn(ctx, id, "sessionfs: repair")
+	_, _, err := r.s.CommitTurn(ctx, id, repairSubject)
 	return err
 }
 
