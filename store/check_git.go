@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // git checks the repository as far as it can be without reading every object:
-// that it opens, that HEAD's branch names a commit, that the newest commit can be
+// that it opens, that its configuration can be read, that HEAD's branch names a commit, that the newest commit can be
 // read, that what it has is not missing from history/, and that no lock was left.
 func (c *checker) git(ctx context.Context, p layout.Place, sn *Snapshot) {
 	dir := filepath.Join(p.Dir, ".git")
@@ -47,6 +48,13 @@ func (c *checker) git(ctx context.Context, p layout.Place, sn *Snapshot) {
 // repository checks a repository that opens.
 func (c *checker) repository(ctx context.Context, p layout.Place, sn *Snapshot, r *gitrepo.Repo) {
 	dir := filepath.Join(p.Dir, ".git")
+	switch err := r.CheckConfig(); {
+	case errors.Is(err, gitrepo.ErrUnsupported):
+		c.add("git_broken", Fault, p.ID, dir, "%v", err)
+		return
+	case err != nil:
+		c.add("git_config_damaged", Fault, p.ID, r.ConfigPath(), "no commit can be made: %v", err)
+	}
 	if !c.ref(p, r) {
 		return
 	}

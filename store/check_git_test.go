@@ -18,6 +18,9 @@ func gitDamages() []damage {
 	ref := func(text string) func(t *testing.T, root string, _ []string) {
 		return func(t *testing.T, root string, _ []string) { write(t, x(root, ".git", "refs", "heads", "main"), text) }
 	}
+	config := func(text string) func(t *testing.T, root string, _ []string) {
+		return func(t *testing.T, root string, _ []string) { write(t, x(root, ".git", "config"), text) }
+	}
 	return []damage{
 		{"missing_ref", func(t *testing.T, root string, _ []string) {
 			noErr(t, os.Remove(x(root, ".git", "refs", "heads", "main")))
@@ -36,6 +39,11 @@ func gitDamages() []damage {
 		{"head_astray", func(t *testing.T, root string, _ []string) {
 			write(t, x(root, ".git", "HEAD"), "ref: refs/heads/nope\n")
 		}, true},
+		{"git_config_damaged", config(strings.Repeat("\x00", 92)), true},
+		{"git_config_damaged", config("[core"), true},
+		{"git_config_damaged", config("[core\nmine = 1\n"), false},           // a hand's mistake
+		{"git_config_damaged", config("[extensions]\nobjectf[ormat"), false}, // of which format is it?
+		{"git_broken", config("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha256\n"), false},
 	}
 }
 
@@ -204,7 +212,7 @@ func TestLostMessages(t *testing.T) {
 // branch, what the file held is set aside, and git finds nothing.
 func TestRepairKeepsTheCommits(t *testing.T) {
 	for _, d := range gitDamages() {
-		if !d.mends || !strings.Contains(d.kind, "ref") && d.kind != "head_astray" {
+		if !d.mends {
 			continue
 		}
 		t.Run(d.kind, func(t *testing.T) {
@@ -213,7 +221,7 @@ func TestRepairKeepsTheCommits(t *testing.T) {
 			tip := strings.TrimSpace(git(t, dir, "rev-parse", "HEAD"))
 			held := map[string]string{}
 			d.plant(t, root, ids)
-			for _, name := range []string{"HEAD", "refs/heads/main"} {
+			for _, name := range []string{"HEAD", "config", "refs/heads/main"} {
 				raw, _ := os.ReadFile(filepath.Join(dir, ".git", name))
 				held[name] = string(raw)
 			}

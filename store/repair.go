@@ -211,6 +211,8 @@ func (r *repairer) mend(ctx context.Context, f Finding) error {
 		return r.recommit(ctx, f.Session)
 	case "history_only_in_git":
 		return r.replaceHistory(ctx, f.Session)
+	case "git_config_damaged":
+		return r.mendConfig(ctx, f.Session)
 	case "lost_node":
 		return r.restoreLost(ctx, f.Session)
 	case "empty_ref", "missing_ref", "damaged_ref", "head_astray":

@@ -138,7 +138,7 @@ func (r *repairer) restoreFile(ctx context.Context, repo *gitrepo.Repo, p layout
 func gitFirst(found []Finding) []Finding {
 	rank := func(f Finding) int {
 		switch f.Kind {
-		case "empty_ref", "missing_ref", "damaged_ref", "head_astray":
+		case "git_config_damaged", "empty_ref", "missing_ref", "damaged_ref", "head_astray":
 			return 0
 		case "history_only_in_git":
 			return 1
@@ -169,4 +169,18 @@ func (r *repairer) replaceHistory(ctx context.Context, id string) error {
 		return err
 	}
 	return r.s.Reload(ctx, id)
+}
+
+// mendConfig gives a repository the configuration of a new one when its own was
+// cut off. What the file held is set aside.
+func (r *repairer) mendConfig(ctx context.Context, id string) error {
+	return r.locked(ctx, id, func(p layout.Place) error {
+		repo, err := gitrepo.Open(p.Dir, r.s.git)
+		if err != nil {
+			return nil // found by the check, too
+		}
+		defer repo.Close()
+		_, err = repo.RenewConfig(ctx, func() error { return r.keepCopy(repo.ConfigPath()) })
+		return err
+	})
 }
