@@ -129,8 +129,14 @@ func (p *Pass) openData(ctx context.Context, flags uint32) (passRef, syscall.Err
 	if errno == syscall.ENXIO {
 		errno = syscall.ESTALE // a FIFO without a reader is there now
 	}
-	if errno == syscall.ESTALE {
-		return p.reopen(cleanFlags(flags))
+	if errno != syscall.ESTALE && errno != syscall.ENOENT {
+		return ref, errno
+	}
+	if again, e := p.reopen(cleanFlags(flags)); e != syscall.ESTALE {
+		return again, e
+	}
+	if ref.cfg != nil && ref.cfg.Handleless {
+		errno = syscall.ESTALE // who reads has it open
 	}
 	return ref, errno
 }
