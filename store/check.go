@@ -302,7 +302,11 @@ func (c *checker) migrations() {
 		if err != nil {
 			continue
 		}
-		if stage := row.Str("stage"); stage != "done" && stage != "deleted" {
+		stage := row.Str("stage")
+		if held, err := filelock.Held(c.s.layout.RegistryLockPath("migration-" + id)); err == nil && held {
+			continue // a migration that goes on
+		}
+		if stage != "done" && stage != "deleted" {
 			c.add("half_migration", Warning, id, path, "stage %s %s", stage, row.Str("error"))
 		}
 	}

@@ -88,3 +88,18 @@ func TestCheckReportsWhatLasts(t *testing.T) {
 		t.Errorf("%d findings, want the stray file", found)
 	}
 }
+
+// TestCheckLeavesAMigrationAlone: who migrates a session holds a lock of its own.
+func TestCheckLeavesAMigrationAlone(t *testing.T) {
+	root, _ := soundRoot(t)
+	write(t, filepath.Join(root, ".migration", "journal.json"), `{"sessions": {"x": {"stage": "copy"}}}`)
+	lock, err := filelock.Acquire(t.Context(), filepath.Join(root, ".locks", ".migration-x.lock"), time.Second)
+	noErr(t, err)
+	if found := findings(t, root); len(found) > 0 {
+		t.Errorf("a migration that goes on: %v", found)
+	}
+	noErr(t, lock.Unlock())
+	if found := findings(t, root); found["half_migration"] != 1 {
+		t.Errorf("one that was cut off: %v", found)
+	}
+}

@@ -27,9 +27,10 @@ func newCheckCommand(a *app) *cobra.Command {
 		Short: "Look for damage in the store, and mend it",
 		Long: `Look at the whole store, or at some sessions, and print every finding: errors,
 warnings, and notes, which are lawful. With --repair mend what can be mended
-without losing a byte, say what was mended, and list the rest; a damaged file is
-set aside in .repaired/ below the store before another takes its place. Exit
-status 10 when an error is left, 1 when a warning is, else 0.`,
+without losing a byte, say what was mended, and list the rest; what is replaced
+or changed is kept as it was in .repaired/ below the store, and what was mended
+in a session is committed. Exit status 10 when an error is left, 1 when a
+warning is, else 0.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
