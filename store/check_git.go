@@ -62,7 +62,11 @@ func (c *checker) repository(ctx context.Context, p layout.Place, sn *Snapshot, 
 		c.add("git_broken", Fault, p.ID, dir, "%v", err)
 		return
 	}
+	damaged := c.objects(ctx, p, r)
 	has, err := r.HeadHasPath(ctx, historyDir)
+	if damaged && err != nil {
+		return // told
+	}
 	if err != nil {
 		c.add("git_broken", Fault, p.ID, dir, "%v", err)
 		return
@@ -72,6 +76,29 @@ func (c *checker) repository(ctx context.Context, p layout.Place, sn *Snapshot, 
 		return
 	}
 	c.lostNodes(ctx, p, sn, r)
+}
+
+// maxMissing bounds how many objects of a session are reported.
+const maxMissing = 100
+
+// objects checks that the trees and files of the newest commit are there, and
+// reports whether any is not.
+func (c *checker) objects(ctx context.Context, p layout.Place, r *gitrepo.Repo) bool {
+	for _, path := range r.DamagedPacks() {
+		c.add("git_pack_damaged", Fault, p.ID, path, "the pack is cut off or damaged at its end, and git uses nothing of it")
+	}
+	missing, err := r.MissingObjects(ctx, maxMissing)
+	if err != nil {
+		return false // told by what reads the same next
+	}
+	for _, m := range missing {
+		what := m.Path
+		if m.Tree {
+			what += "/"
+		}
+		c.add("git_object_missing", Fault, p.ID, m.File, "the newest commit cannot be read: its object of %s is lost or damaged", what)
+	}
+	return len(missing) > 0
 }
 
 // ref checks HEAD and its branch, and reports whether they can be used.

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,17 @@ func gitDamages() []damage {
 	}
 	config := func(text string) func(t *testing.T, root string, _ []string) {
 		return func(t *testing.T, root string, _ []string) { write(t, x(root, ".git", "config"), text) }
+	}
+	// The object of a path becomes what text is, "-" removes it.
+	object := func(path, text string) func(t *testing.T, root string, _ []string) {
+		return func(t *testing.T, root string, _ []string) {
+			hash := strings.TrimSpace(git(t, x(root), "rev-parse", path))
+			file := x(root, ".git", "objects", hash[:2], hash[2:])
+			noErr(t, os.Remove(file))
+			if text != "-" {
+				write(t, file, text)
+			}
+		}
 	}
 	return []damage{
 		{"missing_ref", func(t *testing.T, root string, _ []string) {
@@ -43,6 +55,31 @@ func gitDamages() []damage {
 		{"git_config_damaged", config("[core"), true},
 		{"git_config_damaged", config("[core\nmine = 1\n"), false},           // a hand's mistake
 		{"git_config_damaged", config("[extensions]\nobjectf[ormat"), false}, // of which format is it?
+		{"git_object_missing", object("HEAD:meta.json", ""), true},
+		{"git_object_missing", object("HEAD:meta.json", strings.Repeat("\x00", 200)), true},
+		{"git_object_missing", object("HEAD:history", ""), true},
+		{"git_object_missing", object("HEAD:history", "garbage"), true},
+		{"git_object_missing", object("HEAD:", "-"), true},
+		{"git_object_missing", func(t *testing.T, root string, ids []string) { // a tree and what is in it
+			object("HEAD:", "-")(t, root, nil)
+			for _, id := range ids {
+				raw := strings.TrimSpace(git(t, x(root), "hash-object", node(t, root, id)))
+				noErr(t, os.Remove(x(root, ".git", "objects", raw[:2], raw[2:])))
+			}
+		}, true},
+		{"git_object_missing", func(t *testing.T, root string, ids []string) { // its bytes are nowhere
+			object("HEAD:meta.json", "-")(t, root, nil)
+			edit(t, x(root, "meta.json"), `"agent_id": "main"`, `"agent_id": "other"`)
+		}, false},
+		{"git_pack_damaged", func(t *testing.T, root string, _ []string) {
+			git(t, x(root), "gc", "-q")
+			packs, err := filepath.Glob(x(root, ".git", "objects", "pack", "*.pack"))
+			noErr(t, err)
+			fi, err := os.Stat(packs[0])
+			noErr(t, err)
+			noErr(t, os.Chmod(packs[0], 0o600))
+			noErr(t, os.Truncate(packs[0], fi.Size()-10))
+		}, false},
 		{"git_broken", config("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha256\n"), false},
 	}
 }
@@ -299,5 +336,41 @@ func TestCheckOfSoundRepositories(t *testing.T) {
 				t.Errorf("found %v", found)
 			}
 		})
+	}
+}
+
+// TestCheckBesideCommits: a session that is written to, committed and packed all
+// the while has no damage.
+func TestCheckBesideCommits(t *testing.T) {
+	root, _ := soundRoot(t)
+	s := open2(t, store.Options{Root: root, CommitAfter: time.Hour})
+	defer closeNow(t, s)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 40 && err == nil; i++ {
+			_, e1 := s.AppendText(t.Context(), "x", "user", "more")
+			_, _, e2 := s.CommitTurn(t.Context(), "x", "turn: more")
+			err = errors.Join(e1, e2)
+			if i%8 == 0 && err == nil {
+				_, err = s.Compact(t.Context(), "x")
+			}
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			noErr(t, err)
+			return
+		default:
+		}
+		reader := open2(t, store.Options{Root: root, ReadOnly: true, Clock: inAMinute})
+		noErr(t, reader.Check(t.Context(), func(f store.Finding) {
+			if f.Kind != "stale_row" {
+				t.Errorf("found: %s", f)
+			}
+		}))
+		closeNow(t, reader)
 	}
 }

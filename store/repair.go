@@ -131,7 +131,7 @@ type repairer struct {
 	copies []keptCopy
 	marks  map[string]fingerprint // what sessions with findings were before
 
-	restored map[string]bool // sessions whose lost messages were put back
+	restored map[Finding]bool // kinds that were mended at once for a session
 }
 
 // run mends each finding that has a cure. What fails is logged, and found
@@ -211,6 +211,8 @@ func (r *repairer) mend(ctx context.Context, f Finding) error {
 		return r.recommit(ctx, f.Session)
 	case "history_only_in_git":
 		return r.replaceHistory(ctx, f.Session)
+	case "git_object_missing":
+		return r.restoreObjects(ctx, f.Session)
 	case "git_config_damaged":
 		return r.mendConfig(ctx, f.Session)
 	case "lost_node":

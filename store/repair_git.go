@@ -85,13 +85,9 @@ func (r *repairer) keepCopy(path string) error {
 // restoreLost puts back the messages of a session that the check found to be
 // lost: the first of them does it for all.
 func (r *repairer) restoreLost(ctx context.Context, id string) error {
-	if r.restored[id] {
+	if !r.first("lost_node", id) {
 		return nil
 	}
-	if r.restored == nil {
-		r.restored = map[string]bool{}
-	}
-	r.restored[id] = true
 	return r.locked(ctx, id, func(p layout.Place) error {
 		repo, err := gitrepo.Open(p.Dir, r.s.git)
 		if err != nil {
@@ -140,10 +136,12 @@ func gitFirst(found []Finding) []Finding {
 		switch f.Kind {
 		case "git_config_damaged", "empty_ref", "missing_ref", "damaged_ref", "head_astray":
 			return 0
-		case "history_only_in_git":
+		case "git_object_missing":
 			return 1
+		case "history_only_in_git":
+			return 2
 		}
-		return 2
+		return 3
 	}
 	out := slices.Clone(found)
 	slices.SortStableFunc(out, func(a, b Finding) int { return rank(a) - rank(b) })
@@ -181,6 +179,42 @@ func (r *repairer) mendConfig(ctx context.Context, id string) error {
 		}
 		defer repo.Close()
 		_, err = repo.RenewConfig(ctx, func() error { return r.keepCopy(repo.ConfigPath()) })
+		return err
+	})
+}
+
+// first reports whether a kind of finding of a session is mended for the first
+// time: that mends all of them.
+func (r *repairer) first(kind, id string) bool {
+	f := Finding{Kind: kind, Session: id}
+	if r.restored[f] {
+		return false
+	}
+	if r.restored == nil {
+		r.restored = map[Finding]bool{}
+	}
+	r.restored[f] = true
+	return true
+}
+
+// restoreObjects writes the objects again that the newest commit lacks and
+// whose bytes are still there. What was left of them is set aside.
+func (r *repairer) restoreObjects(ctx context.Context, id string) error {
+	if !r.first("git_object_missing", id) {
+		return nil
+	}
+	return r.locked(ctx, id, func(p layout.Place) error {
+		repo, err := gitrepo.Open(p.Dir, r.s.git)
+		if err != nil {
+			return nil // found by the check, too
+		}
+		defer repo.Close()
+		_, err = repo.RestoreObjects(ctx, func(path string) error {
+			if err := r.keepCopy(path); err != nil {
+				return err
+			}
+			return ignoreMissing(r.s.fs.Remove(path))
+		})
 		return err
 	})
 }

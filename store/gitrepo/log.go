@@ -124,6 +124,7 @@ type packNames struct {
 	path   string          // of the pack's index
 	ends   [256]uint32     // by first byte, how many names begin with it or less
 	groups map[byte][]byte // the names read so far, by first byte
+	whole  int             // 1 when the pack is known to be there to its end, -1 when not
 }
 
 func (r *Repo) newAbbreviator() *abbreviator {
