@@ -36,8 +36,11 @@ func (c *checker) git(ctx context.Context, p layout.Place, sn *Snapshot) {
 	if err != nil {
 		c.add("git_broken", Fault, p.ID, dir, "%v", err)
 	} else {
+		defer r.Close()
+		if !c.config(p, r) {
+			return // of what follows nothing is certain
+		}
 		c.repository(ctx, p, sn, r)
-		_ = r.Close()
 	}
 	// Last: its repair commits, and what else was mended goes into that.
 	if index := filepath.Join(dir, "index"); c.damagedIndex(index) {
@@ -45,16 +48,24 @@ func (c *checker) git(ctx context.Context, p layout.Place, sn *Snapshot) {
 	}
 }
 
+// config checks a repository's configuration, and reports whether the repository
+// is of the format that the rest of the check knows.
+func (c *checker) config(p layout.Place, r *gitrepo.Repo) bool {
+	err := r.CheckConfig()
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, gitrepo.ErrUnsupported):
+		c.add("git_broken", Fault, p.ID, filepath.Join(p.Dir, ".git"), "%v", err)
+		return false
+	}
+	c.add("git_config_damaged", Fault, p.ID, r.ConfigPath(), "no commit can be made: %v", err)
+	return r.KnownFormat()
+}
+
 // repository checks a repository that opens.
 func (c *checker) repository(ctx context.Context, p layout.Place, sn *Snapshot, r *gitrepo.Repo) {
 	dir := filepath.Join(p.Dir, ".git")
-	switch err := r.CheckConfig(); {
-	case errors.Is(err, gitrepo.ErrUnsupported):
-		c.add("git_broken", Fault, p.ID, dir, "%v", err)
-		return
-	case err != nil:
-		c.add("git_config_damaged", Fault, p.ID, r.ConfigPath(), "no commit can be made: %v", err)
-	}
 	if !c.ref(p, r) {
 		return
 	}

@@ -339,6 +339,34 @@ func TestCheckOfSoundRepositories(t *testing.T) {
 	}
 }
 
+// TestRepairLeavesAnotherFormatAlone: a repository of SHA-256 names is told, and
+// nothing in it is taken for damaged, whether or not its configuration tells.
+func TestRepairLeavesAnotherFormatAlone(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		root, _ := soundRoot(t)
+		dir := filepath.Join(root, "x")
+		noErr(t, os.RemoveAll(filepath.Join(dir, ".git")))
+		git(t, dir, "init", "-q", "-b", "main", "--object-format=sha256")
+		git(t, dir, "add", "-A")
+		git(t, dir, "commit", "-qm", "all")
+		config := filepath.Join(dir, ".git", "config")
+		whole, err := os.ReadFile(config)
+		noErr(t, err)
+		if lost {
+			write(t, config, strings.Repeat("\x00", len(whole)))
+		}
+		out, err := store.Repair(t.Context(), store.Options{Root: root, Clock: inAMinute}, nil)
+		noErr(t, err)
+		if len(out.Mended) > 0 || len(out.Left) == 0 {
+			t.Errorf("lost %v: mended %v, left %v", lost, out.Mended, out.Left)
+		}
+		write(t, config, string(whole))
+		if text := git(t, dir, "status", "--porcelain"); text != "" {
+			t.Errorf("lost %v: git status:\n%s", lost, text)
+		}
+	}
+}
+
 // TestCheckBesideCommits: a session that is written to, committed and packed all
 // the while has no damage.
 func TestCheckBesideCommits(t *testing.T) {

@@ -134,14 +134,16 @@ func (r *repairer) restoreFile(ctx context.Context, repo *gitrepo.Repo, p layout
 func gitFirst(found []Finding) []Finding {
 	rank := func(f Finding) int {
 		switch f.Kind {
-		case "git_config_damaged", "empty_ref", "missing_ref", "damaged_ref", "head_astray":
+		case "empty_ref", "missing_ref", "damaged_ref", "head_astray":
 			return 0
-		case "git_object_missing":
+		case "git_config_damaged":
 			return 1
-		case "history_only_in_git":
+		case "git_object_missing":
 			return 2
+		case "history_only_in_git":
+			return 3
 		}
-		return 3
+		return 4
 	}
 	out := slices.Clone(found)
 	slices.SortStableFunc(out, func(a, b Finding) int { return rank(a) - rank(b) })

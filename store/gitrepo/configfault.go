@@ -24,6 +24,13 @@ func (r *Repo) CheckConfig() error {
 	return own.check()
 }
 
+// KnownFormat reports whether a repository whose configuration does not tell is
+// of the format that this package knows: HEAD's commit can be read.
+func (r *Repo) KnownFormat() bool {
+	t, err := r.readTip()
+	return err == nil && t.commit != nil
+}
+
 // RenewConfig writes the configuration of a new repository over one that a
 // crash cut off or filled with zeros, and reports whether it did. One that is
 // damaged otherwise, or that may have said of what format the repository is, is
@@ -42,7 +49,7 @@ func (r *Repo) RenewConfig(ctx context.Context, keep func() error) (done bool, e
 		return false, err
 	}
 	whole := bytes.HasSuffix(b, []byte("\n")) && bytes.IndexByte(b, 0) < 0
-	if whole || bytes.Contains(bytes.ToLower(b), []byte("extensions")) {
+	if whole || bytes.Contains(bytes.ToLower(b), []byte("extensions")) || !r.KnownFormat() {
 		return false, nil
 	}
 	if err := keep(); err != nil {
