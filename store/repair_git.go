@@ -39,7 +39,10 @@ func (r *repairer) mendRef(ctx context.Context, id string) error {
 		switch f.Kind {
 		case gitrepo.RefLost:
 			lost = true
-			return nil
+			if f.Empty == "" {
+				return nil
+			}
+			return ignoreMissing(r.s.fs.Remove(f.Empty)) // no byte is lost, and git packs nothing beside it
 		case gitrepo.HeadAstray:
 			content = "ref: refs/heads/main"
 		}

@@ -28,6 +28,7 @@ type RefFault struct {
 	Kind   RefFaultKind
 	Path   string // of the file
 	Commit string // the last of the ref's log that is there; of HeadAstray, main's; "" when there is none
+	Empty  string // of RefLost, the file of the commit if it is there, and empty
 }
 
 // mainBranch is the branch of a session's repository (reference 4).
@@ -63,6 +64,9 @@ func (r *Repo) RefFault() (RefFault, error) {
 	}
 	if _, err := r.objects.commit(h); errors.Is(err, ErrNotFound) || err != nil && r.emptyObject(h) {
 		f.Kind = RefLost
+		if r.emptyObject(h) {
+			f.Empty = filepath.Join(r.common, "objects", objectPath(h))
+		}
 		return r.withLogged(f, name), nil
 	}
 	return RefFault{}, nil

@@ -104,7 +104,9 @@ func (r *Repo) readRef(name string) (target string, h plumbing.Hash, ok bool, er
 // empty ref, or one that names an empty object. Without any such commit the
 // branch counts as unborn.
 func (r *Repo) lastLogged(name string) (plumbing.Hash, bool) {
-	r.opt.Log.Warn("a git ref is damaged, using its log", "dir", r.work, "ref", name)
+	if r.warned.CompareAndSwap(false, true) {
+		r.opt.Log.Warn("a git ref is damaged, using its log", "dir", r.work, "ref", name)
+	}
 	return r.logged(name)
 }
 

@@ -37,6 +37,7 @@ type Repo struct {
 	made     atomic.Pointer[object.Commit] // the last one of this process
 	kept     atomic.Pointer[keptIndex]
 	pieces   atomic.Pointer[treePieces] // of the last trees that were written
+	warned   atomic.Bool                // of a damaged ref
 
 	problemsMu sync.Mutex
 	problems   []Problem
