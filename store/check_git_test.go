@@ -249,6 +249,27 @@ func TestLostMessages(t *testing.T) {
 	}
 }
 
+// TestCheckBesideAPeersDeletion: OpenProgram removes the files first, without a
+// lock, and then writes meta.json; what lies between is no loss.
+func TestCheckBesideAPeersDeletion(t *testing.T) {
+	root, _, other := branchedRoot(t)
+	meta := filepath.Join(root, "x", "meta.json")
+	raw, err := os.ReadFile(meta)
+	noErr(t, err)
+	for _, id := range other {
+		noErr(t, os.Remove(node(t, root, id)))
+	}
+	timer := time.AfterFunc(300*time.Millisecond, func() {
+		if err := errors.Join(os.WriteFile(meta+".new", raw, 0o600), os.Rename(meta+".new", meta)); err != nil {
+			t.Error(err)
+		}
+	})
+	defer timer.Stop()
+	if found := findingsAt(t, root, time.Now); found["lost_node"] > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
 // TestRepairKeepsTheCommits: after the repair of a ref all commits are on the
 // branch, what the file held is set aside, and git finds nothing.
 func TestRepairKeepsTheCommits(t *testing.T) {

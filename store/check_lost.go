@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/sessionfs/sessionfs/dag"
 	"github.com/sessionfs/sessionfs/store/gitrepo"
@@ -32,7 +33,11 @@ func (c *checker) lostNodes(ctx context.Context, p layout.Place, sn *Snapshot, r
 	if len(missing) == 0 {
 		return
 	}
+	waited := c.waitForMeta(ctx, p)
 	if !sn.meta.missing && !metaUntouched(ctx, r, log[0].Hash) {
+		if waited {
+			return // it may have been written meanwhile: the next check knows
+		}
 		missing = named(missing, sn)
 	}
 	for _, n := range missing {
@@ -77,6 +82,28 @@ func (c *checker) missingNodes(ctx context.Context, p layout.Place, sn *Snapshot
 		}
 	}
 	return out
+}
+
+// metaFollows is how long OpenProgram may take from the first file that it
+// removes to meta.json.
+const metaFollows = time.Second
+
+// waitForMeta waits, when history/ changed just now, until a deletion that goes
+// on must have come to meta.json, and reports whether it did wait.
+func (c *checker) waitForMeta(ctx context.Context, p layout.Place) bool {
+	fi, err := c.s.fs.Lstat(filepath.Join(p.Dir, historyDir))
+	if err != nil {
+		return false
+	}
+	left := metaFollows - c.s.now().Sub(fi.ModTime())
+	if left <= 0 || left > metaFollows {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(left):
+	}
+	return true
 }
 
 // metaUntouched reports whether nobody has written meta.json since the commit.
