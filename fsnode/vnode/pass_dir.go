@@ -165,6 +165,11 @@ func (d *passDir) Seekdir(_ context.Context, off uint64) syscall.Errno {
 		return 0
 	}
 	_, err := unix.Seek(d.fd, int64(off), unix.SEEK_SET)
+	if err == unix.EINVAL {
+		// ext4 takes the size of a directory that was removed for 0, and knows of
+		// no place beyond it: there is nothing more to list.
+		d.eof, err = true, nil
+	}
 	return passErrno(err)
 }
 
