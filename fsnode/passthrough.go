@@ -47,7 +47,7 @@ func (s *session) newPass(name, rel string, cfg vnode.PassConfig) vnode.Found {
 // openReal opens a real directory of the session's repository.
 func (s *session) openReal(rel string) (dirfd int, err error) {
 	dir := s.v.Load().sn.Dir
-	fd, err := vnode.OpenBeneath(dir, rel)
+	fd, err := vnode.OpenBeneath(s.t.st.Root(), dir, rel)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fd, err
 	}
@@ -55,7 +55,7 @@ func (s *session) openReal(rel string) (dirfd int, err error) {
 	if now == dir {
 		return fd, err
 	}
-	return vnode.OpenBeneath(now, rel)
+	return vnode.OpenBeneath(s.t.st.Root(), now, rel)
 }
 
 // repository is the directory of the session. When another program has just
@@ -113,7 +113,7 @@ func (s *session) makeReal(rel string) error {
 		if i < len(rel) && rel[i] != '/' {
 			continue
 		}
-		if err := makeDir(dir, path.Dir(rel[:i]), path.Base(rel[:i]), int(sn.UID), int(sn.GID)); err != nil {
+		if err := makeDir(s.t.st.Root(), dir, path.Dir(rel[:i]), path.Base(rel[:i]), int(sn.UID), int(sn.GID)); err != nil {
 			return err
 		}
 	}
@@ -161,8 +161,8 @@ func sameReal(a, b *store.Snapshot) bool {
 	return a.Dir == b.Dir && a.UID == b.UID && a.GID == b.GID && a.Created.Equal(b.Created)
 }
 
-func makeDir(base, parent, name string, uid, gid int) error {
-	fd, err := vnode.OpenBeneath(base, parent)
+func makeDir(root, base, parent, name string, uid, gid int) error {
+	fd, err := vnode.OpenBeneath(root, base, parent)
 	if err != nil {
 		return err
 	}

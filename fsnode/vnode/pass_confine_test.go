@@ -239,7 +239,7 @@ func TestOpenBeneath(t *testing.T) {
 		"outside/secret":  unix.ENOTDIR,
 		"session/tree/..": nil,
 	} {
-		fd, err := OpenBeneath(store, rel)
+		fd, err := OpenBeneath(store, store, rel)
 		if err == nil {
 			unix.Close(fd)
 		}

@@ -50,7 +50,7 @@ func (c passTree) config(groups map[string]*PassGroup) PassConfig {
 		Links:         c.Links,
 		NoPassthrough: c.NoPassthrough,
 		ReadOnly:      func() bool { return c.ReadOnly },
-		Open:          func(context.Context) (int, error) { return OpenBeneath(c.Base, c.Rel) },
+		Open:          func(context.Context) (int, error) { return OpenBeneath(c.Base, c.Base, c.Rel) },
 		Absent:        func(out *fuse.Attr) { out.Uid, out.Mtime = 77, 1e9 },
 		Block: func(name string) bool {
 			for _, b := range c.Block {

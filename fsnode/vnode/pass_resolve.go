@@ -2,6 +2,8 @@ package vnode
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,14 +36,45 @@ type passMove struct {
 
 // OpenBeneath opens the directory rel below the directory base, as O_PATH. No
 // component of rel may be a symlink or a mount point, or lead upward (ELOOP,
-// EXDEV); base itself is trusted and may be anything.
-func OpenBeneath(base, rel string) (dirfd int, err error) {
-	fd, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// EXDEV). Neither may base be a symlink, nor what leads to it from the directory
+// root, if it is below that: who was told that it is a directory may find
+// something else by now. Root itself is trusted.
+func OpenBeneath(root, base, rel string) (dirfd int, err error) {
+	fd, err := openBase(root, base)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fd)
 	return openBeneath(fd, rel, unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+func openBase(root, base string) (int, error) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	below, err := filepath.Rel(root, base)
+	if err != nil || !filepath.IsLocal(below) || below == "." {
+		fd, err := unix.Open(base, flags|unix.O_NOFOLLOW, 0)
+		if err == unix.ENOTDIR && isLink(base) {
+			err = unix.ELOOP
+		}
+		return fd, err
+	}
+	top, err := unix.Open(root, flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(top)
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(top, below, &how)
+		if err != unix.EINTR && err != unix.EAGAIN {
+			return fd, err
+		}
+	}
+}
+
+func isLink(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.Mode()&os.ModeSymlink != 0
 }
 
 // openBeneath opens a path below dirfd and never follows a symlink; with
