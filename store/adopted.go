@@ -16,8 +16,10 @@ import (
 // what it has given a row to, until nothing of it has changed for a while.
 
 const (
-	// adoptedEvery is how often what was adopted is looked at.
-	adoptedEvery = time.Second
+	// adoptedEvery is how often what was adopted is looked at, and adoptedMany how
+	// many sessions that may be: of more each is looked at once a second.
+	adoptedEvery = 100 * time.Millisecond
+	adoptedMany  = 50
 	// adoptedRest is how long nothing may have changed until a session with a
 	// meta.json is taken to be complete, and adoptedLong the same for one without.
 	adoptedRest = 10 * time.Second
@@ -50,7 +52,11 @@ func (l *listing) watchAdopted(p layout.Place, row *jsonedit.Object, now time.Ti
 // Requires l.mu.
 func (l *listing) adoptedSoonLocked() {
 	if l.adoptTimer == nil && len(l.adopted) > 0 && !l.done {
-		l.adoptTimer = time.AfterFunc(adoptedEvery, l.lookAdopted)
+		every := adoptedEvery
+		if len(l.adopted) > adoptedMany {
+			every = time.Second
+		}
+		l.adoptTimer = time.AfterFunc(every, l.lookAdopted)
 	}
 }
 
