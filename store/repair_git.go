@@ -32,6 +32,9 @@ func (r *repairer) mendRef(ctx context.Context, id string) error {
 		if err != nil || f.Kind == gitrepo.RefSound || f.Commit == "" {
 			return err
 		}
+		if through, err := repo.ThroughLink(f.Path); through || err != nil {
+			return err
+		}
 		if err := r.keepCopy(f.Path); err != nil {
 			return err
 		}

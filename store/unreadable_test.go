@@ -87,7 +87,8 @@ func TestSymlinkedLocations(t *testing.T) {
 func TestCheckFindsSymlinks(t *testing.T) {
 	for _, name := range []string{
 		".locks", ".deleted", ".repaired", ".locks/x.lock", ".locks/.run-x.lock", ".locks/.index.lock",
-		"x/.git", "x/.git/refs/heads", "x/.git/sessionfs.lock", "x/.git/objects",
+		"x/.git", "x/.git/refs/heads", "x/.git/sessionfs.lock", "x/.git/objects", "x/.git/objects/4b", "x/.git/objects/pack",
+		"x/.git/info", "x/.git/logs/HEAD", "x/.git/logs/refs/heads/main",
 	} {
 		for _, dangling := range []bool{false, true} {
 			root := t.TempDir()

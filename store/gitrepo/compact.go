@@ -79,6 +79,9 @@ func (r *Repo) Compact(ctx context.Context) (int, error) {
 }
 
 func (r *Repo) compact(ctx context.Context) (n int, err error) {
+	if err := r.refuseObjectLinks(); err != nil {
+		return 0, err
+	}
 	packDir := filepath.Join(r.common, "objects", "pack")
 	if err := r.mkdir(packDir); err != nil {
 		return 0, err

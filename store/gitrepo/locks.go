@@ -94,37 +94,11 @@ func (r *Repo) refuseLinks() error {
 		dirs = dirs[:1]
 	}
 	for _, dir := range dirs {
-		if name := SymlinkedPart(r.fs, dir); name != "" {
-			return fmt.Errorf("%s is a symbolic link: %w", name, ErrUnsupported)
+		if name := symlinked(r.fs, dir); name != "" {
+			return linkError(name)
 		}
 	}
 	return nil
-}
-
-// SymlinkedPart names the first part of a Git directory that is written to and
-// is a symlink, "" when none is: a repository that has one is only read.
-func SymlinkedPart(f disk.FS, dir string) string {
-	for _, name := range []string{recordName, "logs", "logs/refs", "logs/refs/heads", "refs", "refs/heads", "objects", "objects/pack", "objects/info"} {
-		if fi, err := f.Lstat(filepath.Join(dir, name)); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-			return name
-		}
-	}
-	return ""
-}
-
-// throughLink reports whether a directory on the way from the repository to a
-// path is a symlink.
-func (l *gitLocks) throughLink(path string) (bool, error) {
-	for dir := filepath.Dir(path); dir != l.r.git && dir != l.r.common && len(dir) > 1; dir = filepath.Dir(dir) {
-		fi, err := l.r.fs.Lstat(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil || fi.Mode()&fs.ModeSymlink != 0 {
-			return true, err
-		}
-	}
-	return false, nil
 }
 
 // wait polls try until it succeeds, fails, the deadline passes (ErrLocked) or
@@ -218,7 +192,7 @@ func (l *gitLocks) removeRecorded(line string) error {
 	if !strings.HasPrefix(path, l.r.git+"/") && !strings.HasPrefix(path, l.r.common+"/") {
 		return nil
 	}
-	if linked, err := l.throughLink(path); err != nil || linked {
+	if linked, err := l.r.ThroughLink(path); err != nil || linked {
 		return err
 	}
 	now, err := identity(path)

@@ -212,6 +212,9 @@ func (r *Repo) RestoreObjects(ctx context.Context, setAside func(path string) er
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, l.release()) }()
+	if err := r.refuseObjectLinks(); err != nil { // what is left of an object is removed
+		return 0, err
+	}
 	idx, _, err := r.readIndex(emptyTree)
 	if err != nil {
 		return 0, err

@@ -184,12 +184,12 @@ func (w *objectWriter) exists(h plumbing.Hash) bool {
 	}
 	path := filepath.Join(w.r.common, "objects", objectPath(h))
 	fi, err := w.r.fs.Lstat(path)
-	if err != nil || fi.Size() == 0 {
+	if err != nil || fi.Size() == 0 || !fi.Mode().IsRegular() {
 		return false
 	}
 	if time.Since(fi.ModTime()) > freshenAfter {
 		now := time.Now()
-		if os.Chtimes(path, now, now) != nil {
+		if isLink(w.r.fs, filepath.Dir(path)) || os.Chtimes(path, now, now) != nil {
 			return false // somebody else's: write our own
 		}
 	}
@@ -253,6 +253,13 @@ func (w *objectWriter) publish(also ...disk.File) error {
 	}
 	objects := filepath.Join(w.r.common, "objects")
 	dirs := map[string]bool{}
+	for _, p := range w.pending { // all of them before any gets its name
+		dir := filepath.Dir(filepath.Join(objects, objectPath(p.hash)))
+		if !dirs[dir] && isLink(w.r.fs, dir) {
+			return linkError("objects/" + filepath.Base(dir))
+		}
+		dirs[dir] = true
+	}
 	for i, p := range w.pending {
 		path := filepath.Join(objects, objectPath(p.hash))
 		made, err := w.rename(p.temp, path)
@@ -260,7 +267,6 @@ func (w *objectWriter) publish(also ...disk.File) error {
 			return fmt.Errorf("publish object: %w", err)
 		}
 		w.pending[i].temp = ""
-		dirs[filepath.Dir(path)] = true
 		if made {
 			dirs[objects] = true
 		}

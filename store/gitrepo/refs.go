@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -271,7 +270,7 @@ func (r *Repo) reflog(c *gitConfig, u *refUpdate, who string, when time.Time, me
 
 func (r *Repo) appendReflog(c *gitConfig, name, line string) error {
 	path := filepath.Join(r.refDir(name), "logs", name)
-	f, err := r.fs.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := r.openLog(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !c.boolean("core.logallrefupdates", true) || !loggedByDefault(c, name) {
 			return nil
