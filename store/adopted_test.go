@@ -76,7 +76,7 @@ func TestAdoptedRowOfAnother(t *testing.T) {
 		check(t, json.Unmarshal(raw, &rows))
 		return rows
 	}
-	for rows()["made"] == nil {
+	for rows()["made"]["preview"] == nil { // all of it was found
 		time.Sleep(20 * time.Millisecond)
 	}
 	all := rows()
