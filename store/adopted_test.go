@@ -85,6 +85,10 @@ func TestAdoptedRowOfAnother(t *testing.T) {
 	check(t, err)
 	write(t, filepath.Join(root, "index.json.tmp"), string(text))
 	check(t, os.Rename(filepath.Join(root, "index.json.tmp"), filepath.Join(root, "index.json")))
+	for r, err := s.Row(t.Context(), "made"); r.Channel != "web"; r, err = s.Row(t.Context(), "made") {
+		check(t, err)
+		time.Sleep(time.Millisecond)
+	}
 	writeFile(t, filepath.Join(root, "made", "history", "0001-u-b.json"), bareNode("b", 9))
 	time.Sleep(3 * time.Second) // two looks
 	check(t, s.Close())
