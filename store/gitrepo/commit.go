@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"golang.org/x/sys/unix"
 
 	"github.com/sessionfs/sessionfs/store/internal/disk"
 )
@@ -163,7 +162,7 @@ func (t *transaction) scan() (*scanner, error) {
 func (r *Repo) readIndex(base plumbing.Hash) (*gitIndex, indexTime, error) {
 	kept := r.kept.Swap(nil) // the scan changes it
 	path := filepath.Join(r.git, "index")
-	f, err := r.fs.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := openFile(r.fs, path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &gitIndex{}, indexTime{}, nil
 	}

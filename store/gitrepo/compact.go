@@ -86,7 +86,7 @@ func (r *Repo) compact(ctx context.Context) (n int, err error) {
 	if err := r.mkdir(packDir); err != nil {
 		return 0, err
 	}
-	dir, err := r.fs.OpenFile(packDir, os.O_RDONLY, 0)
+	dir, err := r.fs.OpenFile(packDir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +140,7 @@ func (c *compactor) findLoose() error {
 		for _, e := range entries {
 			full := name + e.Name()
 			fi, err := e.Info()
-			if err != nil || len(full) != 40 || !plumbing.IsHash(full) || fi.Size() > looseMax || fi.Size() == 0 {
+			if err != nil || len(full) != 40 || !plumbing.IsHash(full) || fi.Size() > looseMax || fi.Size() == 0 || !fi.Mode().IsRegular() {
 				continue
 			}
 			h := plumbing.NewHash(full)
@@ -297,7 +297,7 @@ func eachChanged(a, b []byte, fn func(newer, older rawEntry)) {
 
 // readLoose reads a loose object and verifies its name.
 func (r *Repo) readLoose(h plumbing.Hash) (plumbing.ObjectType, []byte, error) {
-	f, err := r.fs.OpenFile(filepath.Join(r.common, "objects", objectPath(h)), os.O_RDONLY, 0)
+	f, err := openFile(r.fs, filepath.Join(r.common, "objects", objectPath(h)), os.O_RDONLY)
 	if err != nil {
 		return plumbing.InvalidObject, nil, err
 	}

@@ -75,7 +75,7 @@ func xdgGitDir(env func(string) string) string {
 
 // readOptional reads a file; nil when there is none or it may not be read.
 func readOptional(f disk.FS, path string) ([]byte, error) {
-	b, err := f.ReadFile(path)
+	b, err := readFile(f, path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || isNotDir(err) {
 		return nil, nil
 	}

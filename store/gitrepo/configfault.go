@@ -44,7 +44,7 @@ func (r *Repo) RenewConfig(ctx context.Context, keep func() error) (done bool, e
 	if !errors.Is(r.CheckConfig(), ErrCorrupt) {
 		return false, nil
 	}
-	b, err := r.fs.ReadFile(r.ConfigPath())
+	b, err := readFile(r.fs, r.ConfigPath())
 	if err != nil {
 		return false, err
 	}

@@ -79,7 +79,10 @@ func (r *Repo) lock(ctx context.Context) (*gitLocks, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if err := errors.Join(r.own(f), l.recover()); err != nil {
+	if err := errors.Join(checkRegular(f, path), r.own(f)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := l.recover(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return l, nil

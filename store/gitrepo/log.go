@@ -184,7 +184,7 @@ func (r *Repo) readPackNames(path string) (*packNames, error) {
 }
 
 func (p *packNames) readAt(b []byte, at int64) error {
-	f, err := p.r.fs.OpenFile(p.path, os.O_RDONLY, 0)
+	f, err := openFile(p.r.fs, p.path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

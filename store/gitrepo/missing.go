@@ -153,7 +153,7 @@ func (r *Repo) packEndsAs(path string) (bool, error) {
 // tail is the checksum that begins so many bytes before the end of a file; nil
 // when that is shorter.
 func (r *Repo) tail(path string, back int64) ([]byte, error) {
-	f, err := r.fs.OpenFile(path, os.O_RDONLY, 0)
+	f, err := openFile(r.fs, path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (r *Repo) DamagedPacks() []string {
 
 // looseBlob reports whether a file begins as a loose blob does.
 func (w *objectWalk) looseBlob(path string) bool {
-	f, err := w.r.fs.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := openFile(w.r.fs, path, os.O_RDONLY)
 	if err != nil {
 		return errors.Is(err, fs.ErrPermission)
 	}

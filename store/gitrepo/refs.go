@@ -163,7 +163,7 @@ func (r *Repo) hasLoose(h plumbing.Hash) bool {
 // emptyObject reports whether a loose object has lost its content.
 func (r *Repo) emptyObject(h plumbing.Hash) bool {
 	fi, err := r.fs.Lstat(filepath.Join(r.common, "objects", objectPath(h)))
-	return err == nil && fi.Size() == 0
+	return err == nil && fi.Size() == 0 && fi.Mode().IsRegular()
 }
 
 func isDirectory(r *Repo, path string, err error) bool {
@@ -176,7 +176,7 @@ func isDirectory(r *Repo, path string, err error) bool {
 
 // packedRef looks a ref up in packed-refs.
 func (r *Repo) packedRef(name string) (plumbing.Hash, bool, error) {
-	b, err := r.fs.ReadFile(filepath.Join(r.common, "packed-refs"))
+	b, err := readFile(r.fs, filepath.Join(r.common, "packed-refs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return plumbing.ZeroHash, false, nil
 	}

@@ -91,16 +91,5 @@ func (r *Repo) openLog(path string) (disk.File, error) {
 	if through, err := r.ThroughLink(path); through || err != nil {
 		return nil, errors.Join(err, linkError("a directory of the log"))
 	}
-	f, err := r.fs.OpenFile(path, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("no regular file: %w", ErrUnsupported)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return openFile(r.fs, path, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW)
 }
