@@ -123,7 +123,7 @@ func (c *checker) ref(p layout.Place, r *gitrepo.Repo) bool {
 	case gitrepo.RefBlank:
 		c.add("empty_ref", Warning, p.ID, f.Path, "a crash emptied the branch's ref; its log says what it named")
 	case gitrepo.RefMissing:
-		c.add("missing_ref", Fault, p.ID, f.Path, "the branch's ref is not there; its log names the commit %.8s", f.Commit)
+		c.add("missing_ref", Fault, p.ID, f.Path, "the branch's ref is not there; the last commit is %.8s", f.Commit)
 	case gitrepo.RefDamaged:
 		c.add("damaged_ref", Fault, p.ID, f.Path, "the branch's ref holds what names no commit")
 		return false

@@ -40,6 +40,14 @@ func gitDamages() []damage {
 		{"missing_ref", func(t *testing.T, root string, _ []string) { // and its directories
 			noErr(t, os.RemoveAll(x(root, ".git", "refs", "heads")))
 		}, true},
+		{"missing_ref", func(t *testing.T, root string, _ []string) { // and the logs
+			noErr(t, os.Remove(x(root, ".git", "refs", "heads", "main")))
+			noErr(t, os.RemoveAll(x(root, ".git", "logs")))
+		}, true},
+		{"missing_ref", func(t *testing.T, root string, _ []string) { // HEAD's log is there
+			noErr(t, os.Remove(x(root, ".git", "refs", "heads", "main")))
+			noErr(t, os.Remove(x(root, ".git", "logs", "refs", "heads", "main")))
+		}, true},
 		{"empty_ref", ref(strings.Repeat("\x00", 41)), true},
 		{"damaged_ref", ref("garbage\n"), true},
 		{"damaged_ref", ref("0123456789abcdef"), true},

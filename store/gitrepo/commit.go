@@ -99,7 +99,7 @@ func (t *transaction) run(message string) (Commit, bool, error) {
 		return Commit{}, false, err
 	}
 	if t.tip.head.lost {
-		t.r.opt.Log.Warn("a git ref is missing, using its log", "dir", t.r.work, "ref", t.tip.head.ref)
+		t.r.opt.Log.Warn("a git ref is missing, going on from the last commit", "dir", t.r.work, "ref", t.tip.head.ref, "commit", t.tip.hash)
 	}
 	s, err := t.scan()
 	if err != nil {
@@ -118,6 +118,11 @@ func (t *transaction) run(message string) (Commit, bool, error) {
 	}
 	if t.always || tree.hash != t.tip.tree() || t.tip.lost {
 		return t.commit(s, tree, message)
+	}
+	if t.tip.head.lost {
+		if err := t.locks.restoreRef(t.ctx, t.tip.head); err != nil {
+			return Commit{}, false, err
+		}
 	}
 	return t.current(), false, t.refreshIndex(s, tree)
 }

@@ -24,7 +24,7 @@ func finishGit(ctx context.Context, dir string, opt Options) error {
 		return err
 	}
 	if isGitDir(opt.FS, r.git, r.common) {
-		if head, err := r.readHead(); err != nil || head.born {
+		if head, err := r.readHead(); err != nil || head.born && !head.lost {
 			return err
 		}
 	}
@@ -41,6 +41,9 @@ func (r *Repo) finish(ctx context.Context) (err error) {
 		return err
 	}
 	head, err := r.readHead()
+	if err == nil && head.lost {
+		return l.restoreRef(ctx, head)
+	}
 	if err != nil || head.born {
 		return err
 	}

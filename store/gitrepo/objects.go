@@ -74,6 +74,15 @@ func (o *objectReader) size(h plumbing.Hash) (n int64, err error) {
 	return n, err
 }
 
+// typeOf returns the type of an object.
+func (o *objectReader) typeOf(h plumbing.Hash) (typ plumbing.ObjectType, err error) {
+	err = o.find(h, func(obj plumbing.EncodedObject) error {
+		typ = obj.Type()
+		return nil
+	})
+	return typ, err
+}
+
 // find calls use with an object. When either fails, the disk is looked at
 // afresh and both are tried again.
 func (o *objectReader) find(h plumbing.Hash, use func(plumbing.EncodedObject) error) error {

@@ -17,7 +17,7 @@ type RefFaultKind int
 const (
 	RefSound   RefFaultKind = iota
 	RefBlank                // its file holds nothing, or zeros
-	RefMissing              // it is not there, and its log names a commit that is
+	RefMissing              // it is not there, and its log names a commit that is, or there are commits
 	RefDamaged              // its file holds what is no object name
 	RefLost                 // it names a commit that is not there, or has lost its content
 	HeadAstray              // HEAD names a branch without a commit, and main has them
@@ -27,7 +27,7 @@ const (
 type RefFault struct {
 	Kind   RefFaultKind
 	Path   string // of the file
-	Commit string // the last of the ref's log that is there; of HeadAstray, main's; "" when there is none
+	Commit string // the last of the ref's log that is there, or that is found without; of HeadAstray, main's; "" when there is none
 	Empty  string // of RefLost, the file of the commit if it is there, and empty
 }
 
@@ -35,7 +35,7 @@ type RefFault struct {
 const mainBranch = "refs/heads/main"
 
 // RefFault looks at HEAD and its branch as a crash may leave them. A branch
-// that has no commit yet, and no log, is sound. What the kinds do not tell is
+// without a commit is sound in a repository that has none. What the kinds do not tell is
 // Log's to find.
 func (r *Repo) RefFault() (RefFault, error) {
 	name, err := r.headName()
@@ -105,7 +105,11 @@ func refContent(text string) (RefFaultKind, plumbing.Hash) {
 
 // withLogged adds the commit that the ref's log has for it.
 func (r *Repo) withLogged(f RefFault, name string) RefFault {
-	if h, ok := r.logged(name); ok {
+	find := r.lastKnown
+	if f.Kind == RefDamaged {
+		find = r.logged // nobody commits meanwhile: without a log it is for somebody to look at
+	}
+	if h, ok := find(name); ok {
 		f.Commit = h.String()
 	}
 	return f
@@ -132,20 +136,16 @@ func (r *Repo) unborn(f RefFault, name string) RefFault {
 
 // lostRef is the commit of a branch that is not there, by its log. Git removes
 // the log first when it deletes a branch, and writes it first when it makes one:
-// a log without its branch is what a crash, or a hand, has left.
+// a log without its branch is what a crash, or a hand, has left. Where the log is
+// gone, too, the commits that there are tell.
 func (r *Repo) lostRef(name string) (plumbing.Hash, bool) {
 	if !strings.HasPrefix(name, "refs/heads/") {
 		return plumbing.ZeroHash, false
 	}
-	b, err := r.fs.ReadFile(filepath.Join(r.refDir(name), "logs", name))
-	if err != nil {
-		return plumbing.ZeroHash, false
-	}
-	text := strings.TrimRight(string(b), "\n\x00")
-	if h, ok := loggedHash(text[strings.LastIndexByte(text, '\n')+1:]); ok && h.IsZero() {
+	if h, ok := r.lastLine(name); ok && h.IsZero() {
 		return h, false // its end was logged
 	}
-	return r.logged(name)
+	return r.lastKnown(name)
 }
 
 // logged is the last commit in a ref's log that exists.

@@ -10,7 +10,7 @@ import (
 // TestRefFault damages HEAD's branch, or does to it what git does.
 func TestRefFault(t *testing.T) {
 	needGit(t)
-	const ref, log = ".git/refs/heads/main", ".git/logs/refs/heads/main"
+	const ref, log, headLog = ".git/refs/heads/main", ".git/logs/refs/heads/main", ".git/logs/HEAD"
 	remove := func(t *testing.T, dir string, names ...string) {
 		for _, n := range names {
 			must(t, os.Remove(filepath.Join(dir, n)))
@@ -21,12 +21,43 @@ func TestRefFault(t *testing.T) {
 		want RefFaultKind
 		born bool // a commit goes on from the last one
 	}{
-		"sound":           {func(*testing.T, string) {}, RefSound, true},
-		"packed":          {func(t *testing.T, dir string) { git(t, dir, "pack-refs", "--all") }, RefSound, true},
-		"detached":        {func(t *testing.T, dir string) { git(t, dir, "checkout", "-q", "--detach") }, RefSound, true},
-		"missing":         {func(t *testing.T, dir string) { remove(t, dir, ref) }, RefMissing, true},
-		"missing, no log": {func(t *testing.T, dir string) { remove(t, dir, ref, log) }, RefSound, false},
-		"deleted by git":  {func(t *testing.T, dir string) { git(t, dir, "update-ref", "-d", "refs/heads/main") }, RefSound, false},
+		"sound":                      {func(*testing.T, string) {}, RefSound, true},
+		"packed":                     {func(t *testing.T, dir string) { git(t, dir, "pack-refs", "--all") }, RefSound, true},
+		"detached":                   {func(t *testing.T, dir string) { git(t, dir, "checkout", "-q", "--detach") }, RefSound, true},
+		"missing":                    {func(t *testing.T, dir string) { remove(t, dir, ref) }, RefMissing, true},
+		"missing, no log of its own": {func(t *testing.T, dir string) { remove(t, dir, ref, log) }, RefMissing, true},
+		"missing, no log": {func(t *testing.T, dir string) {
+			remove(t, dir, ref, log, headLog)
+		}, RefMissing, true},
+		"missing, no log, packed": {func(t *testing.T, dir string) {
+			git(t, dir, "gc", "-q", "--prune=now")
+			remove(t, dir, ".git/packed-refs", log, headLog)
+		}, RefMissing, true},
+		"missing, logs emptied": {func(t *testing.T, dir string) {
+			remove(t, dir, ref)
+			write(t, dir, log, "")
+			write(t, dir, headLog, "")
+		}, RefMissing, true},
+		"missing, logs of garbage": {func(t *testing.T, dir string) {
+			remove(t, dir, ref)
+			write(t, dir, log, "garbage\n")
+			write(t, dir, headLog, "garbage\n")
+		}, RefMissing, true},
+		"missing, HEAD's log knows better": {func(t *testing.T, dir string) {
+			tree := git(t, dir, "rev-parse", "HEAD^{tree}")
+			git(t, dir, "commit-tree", "-m", "of nobody", tree)
+			remove(t, dir, ref, log)
+		}, RefMissing, true},
+		"missing, a branch that HEAD is on": {func(t *testing.T, dir string) {
+			git(t, dir, "branch", "-m", "main", "master")
+			remove(t, dir, ".git/refs/heads/master", ".git/logs/refs/heads/master", headLog)
+		}, RefMissing, true},
+		"empty, no log": {func(t *testing.T, dir string) {
+			write(t, dir, ref, "")
+			remove(t, dir, log, headLog)
+		}, RefBlank, true},
+		"orphan":         {func(t *testing.T, dir string) { git(t, dir, "checkout", "-q", "--orphan", "other") }, HeadAstray, false},
+		"deleted by git": {func(t *testing.T, dir string) { git(t, dir, "update-ref", "-d", "refs/heads/main") }, RefSound, false},
 		"its end was logged": {func(t *testing.T, dir string) {
 			tip := git(t, dir, "rev-parse", "HEAD")
 			remove(t, dir, ref)
@@ -112,5 +143,32 @@ func TestMissingObjects(t *testing.T) {
 				t.Errorf("damaged packs: %v", r.DamagedPacks())
 			}
 		})
+	}
+}
+
+// TestALostRefIsPutBack: also when there is nothing to commit, and when the
+// repository is looked over as a new one is.
+func TestALostRefIsPutBack(t *testing.T) {
+	needGit(t)
+	for name, use := range map[string]func(r *Repo, dir string) error{
+		"commit": func(r *Repo, _ string) error {
+			_, changed, err := r.CommitAll(t.Context(), "y")
+			if changed {
+				t.Error("there was something to commit")
+			}
+			return err
+		},
+		"init": func(_ *Repo, dir string) error { return Init(t.Context(), dir, testOptions(t)) },
+	} {
+		r, dir := newSession(t, testOptions(t))
+		write(t, dir, "meta.json", "{}")
+		tip, _ := commitAll(t, r, "x")
+		must(t, os.Remove(filepath.Join(dir, ".git/refs/heads/main")), os.RemoveAll(filepath.Join(dir, ".git/logs")))
+		r, err := Open(dir, testOptions(t))
+		must(t, err)
+		must(t, use(r, dir))
+		if got, err := tryGit(t, dir, "rev-parse", "HEAD"); err != nil || got != tip.Hash {
+			t.Errorf("%s: HEAD is %s, %v, want %s", name, got, err, tip.Hash)
+		}
 	}
 }

@@ -106,7 +106,16 @@ func (r *Repo) lastLogged(name string) (plumbing.Hash, bool) {
 	if r.warned.CompareAndSwap(false, true) {
 		r.opt.Log.Warn("a git ref is damaged, using its log", "dir", r.work, "ref", name)
 	}
-	return r.logged(name)
+	return r.lastKnown(name)
+}
+
+// lastKnown is the last commit in a ref's log that exists, or where the log has
+// none, the one that is found without it.
+func (r *Repo) lastKnown(name string) (plumbing.Hash, bool) {
+	if h, ok := r.logged(name); ok {
+		return h, true
+	}
+	return r.foundTip(name)
 }
 
 // tip is the commit that HEAD stands for.
