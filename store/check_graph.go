@@ -39,6 +39,9 @@ func (c *checker) files(p layout.Place, sn *Snapshot) {
 			seqs[n.Seq] = e.File
 		}
 	}
+	if fi, err := c.s.fs.Lstat(dir); err != nil || !fi.IsDir() {
+		return // what a symlink leads to is not the session's
+	}
 	entries, err := c.s.fs.ReadDir(dir)
 	if err != nil {
 		return

@@ -115,3 +115,16 @@ func TestCheckFindsSymlinks(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckListsNoHistoryElsewhere: what a symlink in the place of history/ leads
+// to is nobody's stray file.
+func TestCheckListsNoHistoryElsewhere(t *testing.T) {
+	root, _ := soundRoot(t)
+	dir, away := filepath.Join(root, "x", "history"), t.TempDir()
+	noErr(t, os.Rename(dir, filepath.Join(away, "history")))
+	write(t, filepath.Join(away, "history", "mine"), "mine")
+	noErr(t, os.Symlink(filepath.Join(away, "history"), dir))
+	if found := findings(t, root); found["no_history"] != 1 || found["stray_file"] != 0 {
+		t.Errorf("found %v", found)
+	}
+}
