@@ -56,7 +56,7 @@ func errorText(err error) string {
 		return b.String()
 	}
 	b.WriteString("sessionfs: ")
-	b.WriteString(escaped(strings.TrimRight(err.Error(), "\n")))
+	b.WriteString(escaped(strings.TrimRight(causes(err), "\n")))
 	if code := store.CodeOf(err); code != "" {
 		fmt.Fprintf(&b, " [%s]", code)
 	}
@@ -65,6 +65,30 @@ func errorText(err error) string {
 		b.WriteString("hint: " + escaped(hint) + "\n")
 	}
 	return b.String()
+}
+
+// causes is an error's text with what errors.Join put on lines of their own
+// behind each other.
+func causes(err error) string {
+	text := err.Error()
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return strings.Replace(text, inner.Error(), causes(inner), 1)
+		}
+	case interface{ Unwrap() []error }:
+		var was, are []string
+		for _, one := range e.Unwrap() {
+			was, are = append(was, one.Error()), append(are, causes(one))
+		}
+		if text == strings.Join(was, "\n") {
+			return strings.Join(are, "; ")
+		}
+		for i := range was { // fmt.Errorf's
+			text = strings.Replace(text, was[i], are[i], 1)
+		}
+	}
+	return text
 }
 
 // hintFor returns the next step: the error's own, else the one that its code

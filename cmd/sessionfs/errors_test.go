@@ -53,6 +53,9 @@ func TestErrorText(t *testing.T) {
 		{"one line, whatever the id holds",
 			&store.Error{Code: store.NotFound, Op: "show", Session: "a\nb\x1b[2J\u202e", Err: errors.New("one\ntwo\\n"), Hint: "look at a\nb"},
 			"sessionfs: show: session a\\nb\\x1b[2J\\u202e: one\\ntwo\\n [not_found]\nhint: look at a\\nb\n"},
+		{"more than one cause",
+			&store.Error{Code: store.ReadOnly, Op: "set aside", Ref: "a\nb", Err: fmt.Errorf("write: %w", errors.Join(errors.New("create"), errors.Join(errors.New("remove"), errors.New("a\nb"))))},
+			"sessionfs: set aside: a\\nb: write: create; remove; a\\nb [read_only]\nhint: use a store that may be written\n"},
 		{"printed already", &printedError{text: "sessionfs: a [b]\nhint: c\n"}, "sessionfs: a [b]\nhint: c\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
