@@ -19,7 +19,7 @@ const followName = ".follow"
 
 // followWait bounds how long a question is held up; the watches tell all the
 // same.
-const followWait = 2 * time.Second
+const followWait = 3 * time.Second
 
 // newFollow makes the directory. Nothing is ever sent to the kernel about it, so
 // that a question in it waits for nobody who waits for it.

@@ -22,7 +22,7 @@ type mountsTold struct {
 
 const (
 	// tellWait bounds how long a verb waits for a mount that does not answer.
-	tellWait = time.Second
+	tellWait = 2 * time.Second
 	// tellFresh is how long a list of mounts is used.
 	tellFresh = 2 * time.Second
 )
